@@ -53,6 +53,34 @@ def blocks_to_read(name, rng):
     return np.stack(blocks)
 
 
+def fusion_rows(name, rng):
+    """A block in which some codes would differ if the quantiser fused its multiplication and addition:
+    weights whose exact product falls just below the point where the sum rounds up to an integer, but
+    whose rounded product falls on it."""
+    if name == "Q8_0":
+        return np.empty((0, 32), dtype=np.float32)
+    codes = 16 if name.startswith("Q4") else 32
+    symmetric = name.endswith("_0")
+    # Without the shift by half the codes, only the step to code 1 has a sum coarser than its product.
+    targets = np.arange(2, codes - 1) if symmetric else [1]
+    while True:
+        row = np.zeros(32, dtype=np.float32)  # the last weight stays 0: the min of the _1 formats
+        row[0] = rng.uniform(1, 2)
+        d = row[0] / np.float32(-codes / 2 if symmetric else codes - 1)
+        inv, offset = np.float32(1) / d, np.float32(codes / 2 + 0.5 if symmetric else 0.5)
+        found = np.zeros(32, dtype=bool)
+        for i, code in zip(range(1, 31), np.resize(np.array(targets, dtype=np.float32), 30)):
+            below = np.nextafter(code, np.float32(0))
+            target = np.float32(((float(code) + float(below)) / 2 - float(offset)) / float(inv))
+            for steps in range(-4, 5):
+                x = np.float32(target * (1 + steps * 2.0**-23))
+                fused = np.float32(float(x) * float(inv) + float(offset))
+                if np.trunc(x * inv + offset) != np.trunc(fused):
+                    row[i], found[i] = x, True
+        if found[:16].any() and found[16:].any():
+            return row.reshape(1, 32)
+
+
 def weights_to_write(name, rng):
     weights, size = GGML_QUANT_SIZES[GGMLQuantizationType[name]]
     if weights == 1:
@@ -66,7 +94,7 @@ def weights_to_write(name, rng):
             np.concatenate([np.zeros(31), [3e4]]), np.concatenate([[-5e4], np.ones(31)])]
     rows += [rng.normal(size=32) * 10.0**e for e in (-6, -4, -3, -2, -2, -1, -1, 0, 0, 1, 2, 3)]
     rows += [np.round(rng.normal(size=32) * 4) / 2 for _ in range(8)]  # many exact ties
-    return np.stack(rows).astype(np.float32)
+    return np.concatenate([np.stack(rows).astype(np.float32), fusion_rows(name, rng)])
 
 
 def main():

@@ -103,9 +103,8 @@ func dequantizeQ4_1(dst []float32, src []byte) {
 		w, b := (*[blockLen]float32)(dst), (*[20]byte)(src)
 		d, m := half(b[0:2]), half(b[2:4])
 		for i, c := range b[4:20] {
-			// The conversion rounds the product: without it Go may fuse it with the addition (arm64 does).
-			w[i] = float32(d*float32(c&15)) + m
-			w[16+i] = float32(d*float32(c>>4)) + m
+			w[i] = d*float32(c&15) + m
+			w[16+i] = d*float32(c>>4) + m
 		}
 		dst, src = dst[blockLen:], src[20:]
 	}
@@ -136,8 +135,8 @@ func dequantizeQ5_1(dst []float32, src []byte) {
 		for i, c := range b[8:24] {
 			lo := uint32(c&15) | fifth<<4&16
 			hi := uint32(c>>4) | fifth>>12&16
-			w[i] = float32(d*float32(int32(lo))) + m
-			w[16+i] = float32(d*float32(int32(hi))) + m
+			w[i] = d*float32(int32(lo)) + m
+			w[16+i] = d*float32(int32(hi)) + m
 			fifth >>= 1
 		}
 		dst, src = dst[blockLen:], src[24:]

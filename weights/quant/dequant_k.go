@@ -30,8 +30,8 @@ func dequantizeQ4_K(dst []float32, src []byte) {
 			dLo, mLo := d*float32(scales[2*k]), dmin*float32(mins[2*k])
 			dHi, mHi := d*float32(scales[2*k+1]), dmin*float32(mins[2*k+1])
 			for i, c := range codes {
-				lo[i] = float32(dLo*float32(c&15)) - mLo
-				hi[i] = float32(dHi*float32(c>>4)) - mHi
+				lo[i] = dLo*float32(c&15) - mLo
+				hi[i] = dHi*float32(c>>4) - mHi
 			}
 		}
 		dst, src = dst[superLen:], src[144:]
@@ -53,8 +53,8 @@ func dequantizeQ5_K(dst []float32, src []byte) {
 			dHi, mHi := d*float32(scales[2*k+1]), dmin*float32(mins[2*k+1])
 			for i, c := range codes {
 				f := fifth[i] >> (2 * k)
-				lo[i] = float32(dLo*float32(c&15|f<<4&16)) - mLo
-				hi[i] = float32(dHi*float32(c>>4|f<<3&16)) - mHi
+				lo[i] = dLo*float32(c&15|f<<4&16) - mLo
+				hi[i] = dHi*float32(c>>4|f<<3&16) - mHi
 			}
 		}
 		dst, src = dst[superLen:], src[176:]

@@ -15,7 +15,9 @@
 //   - super-block: the 256 weights of a K format, cut into sub-blocks of 16 or 32 that each have a
 //     scale of a few bits, relative to the super-block's.
 //
-// All multi-byte values are little endian. Dequantize does each format's arithmetic in float32 in the
-// order of the published reference, every product rounded before it is added, so its results are the
-// same bits on every machine.
+// All multi-byte values are little endian. Dequantize computes in float32, and its results are the same
+// bits as the published reference's on every machine, whether or not a compiler fuses multiplication
+// and addition: a half has 11 significant bits, a code at most 7, and where a sub-block's scale of up to
+// 7 comes between them a code at most 5. So every product fits float32's 24 bits exactly and only the
+// final addition rounds.
 package quant

@@ -121,15 +121,15 @@ func quantizeQ8_0(b []byte, w []float32) {
 // roundAway rounds to the nearest integer in -128..127, halves away from zero; NaN gives 0. The sum in
 // float64 is exact, so 0.49999997 does not become 1.
 func roundAway(x float32) int32 {
-	switch r := math.Trunc(float64(x) + math.Copysign(0.5, float64(x))); {
-	case r >= 127:
+	switch {
+	case x >= 127:
 		return 127
-	case r <= -128:
+	case x <= -128:
 		return -128
-	case r != r:
+	case x != x:
 		return 0
 	default:
-		return int32(r)
+		return int32(float64(x) + math.Copysign(0.5, float64(x)))
 	}
 }
 
