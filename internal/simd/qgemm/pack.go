@@ -1,0 +1,219 @@
+package qgemm
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/flashdecode/flashdecode/weights/quant"
+)
+
+// Pack rearranges strips [strip0, strip1) of a matrix in file order, src, into dst, which holds the whole
+// packed matrix (PackedBytes). Callers may split the strips over workers.
+func (k *Kernels) Pack(dst, src []byte, t quant.Type, rows, cols, strip0, strip1 int) {
+	if need := PackedBytes(t, rows, cols); len(dst) < need {
+		panic(fmt.Sprintf("qgemm: pack of %d x %d %v needs %d bytes, not %d", rows, cols, t, need, len(dst)))
+	}
+	l := layoutOf(t)
+	units := l.units(cols)
+	for s := strip0; s < strip1; s++ {
+		k.packStrip(dst[s*units*l.bytes:][:units*l.bytes], src, t, rows, cols, s, 0, units)
+	}
+}
+
+// packStrip writes units [u0, u1) of strip s to dst.
+func (k *Kernels) packStrip(dst, src []byte, t quant.Type, rows, cols, s, u0, u1 int) {
+	rowBytes := t.RowBytes(cols)
+	src = src[s*lanes*rowBytes : min((s+1)*lanes, rows)*rowBytes]
+	packUnits(dst, src, t, rowBytes, u0, u1)
+}
+
+// packUnits is the generic body of packStrip: src is at most 16 rows of rowBytes bytes. Missing rows and
+// columns become zeros.
+func packUnits(dst, src []byte, t quant.Type, rowBytes, u0, u1 int) {
+	l := layouts[t]
+	srcBytes := l.cols / t.BlockSize() * t.BlockBytes() // of one row in a unit
+	full := len(src) == lanes*rowBytes
+	for u := u0; u < u1; u++ {
+		unit := dst[(u-u0)*l.bytes:][:l.bytes]
+		lo, hi := u*srcBytes, min((u+1)*srcBytes, rowBytes)
+		if !full || hi-lo < srcBytes {
+			clear(unit)
+		}
+		for r := 0; r*rowBytes < len(src); r++ {
+			packRow(unit, src[r*rowBytes+lo:r*rowBytes+hi], t, r)
+		}
+	}
+}
+
+// packRow writes one row's part of a unit, row, into lane r of unit.
+func packRow(unit, row []byte, t quant.Type, r int) {
+	switch t {
+	case quant.F32, quant.BF16:
+		// F32 [16 columns][16 rows]; BF16 [8][16][2 columns].
+		packDwords(unit[4*r:], row, 0)
+	case quant.F16: // [16 columns][16 rows]
+		for i := 0; i+1 < len(row); i += 2 {
+			put16(unit[16*i+2*r:], get16(row[i:]))
+		}
+	case quant.Q8_0: // d [2][16], codes + 128 [2][8][16][4]
+		for h := 0; len(row) >= 34; h++ {
+			put16(unit[32*h+2*r:], get16(row))
+			packDwords(unit[64+512*h+4*r:], row[2:34], 0x80808080)
+			row = row[34:]
+		}
+	case quant.Q4_0:
+		packNibbles(unit, row, r, false, false)
+	case quant.Q4_1:
+		packNibbles(unit, row, r, true, false)
+	case quant.Q5_0:
+		packNibbles(unit, row, r, false, true)
+	case quant.Q5_1:
+		packNibbles(unit, row, r, true, true)
+	case quant.Q4_K:
+		packK(unit, row, r, false)
+	case quant.Q5_K:
+		packK(unit, row, r, true)
+	case quant.Q6_K:
+		packQ6K(unit, row, r)
+	}
+}
+
+// packDwords spreads the 32-bit words of row over the lines of out, XORed with flip. A 16-bit rest is
+// padded with zeros.
+func packDwords(out, row []byte, flip uint32) {
+	for len(row) >= 4 {
+		put32(out, get32(row)^flip)
+		row = row[4:]
+		if len(row) > 0 {
+			out = out[64:]
+		}
+	}
+	if len(row) == 2 {
+		put32(out, uint32(get16(row)))
+	}
+}
+
+// packNibbles packs two blocks of a 4 or 5 bit format, the second of which may be missing.
+//
+//	d [2][16], if hasMin m [2][16], if hasFifth fifth bits [2][16][4], nibbles [8][16][4]
+//
+// The low nibbles are those of the first block, the high ones those of the second; both in column order,
+// unlike the file's. In the fifth bits of a lane, bit c of byte j belongs to column 4c+j.
+func packNibbles(unit, row []byte, r int, hasMin, hasFifth bool) {
+	head, size := 64, 18
+	if hasMin {
+		head, size = head+64, size+2
+	}
+	fifth := head
+	if hasFifth {
+		head, size = head+128, size+4
+	}
+	for h := 0; len(row) >= size; h++ {
+		in := row[:size]
+		put16(unit[32*h+2*r:], get16(in))
+		in = in[2:]
+		if hasMin {
+			put16(unit[64+32*h+2*r:], get16(in))
+			in = in[2:]
+		}
+		if hasFifth {
+			put32(unit[fifth+64*h+4*r:], spreadFifth(get32(in)))
+			in = in[4:]
+		}
+		for c := range 4 {
+			v := get32(in[4*c:])
+			lo, hi := unit[head+64*c+4*r:], unit[head+256+64*c+4*r:]
+			if h == 0 {
+				put32(lo, v&0x0f0f0f0f)
+				put32(hi, v>>4&0x0f0f0f0f)
+			} else {
+				put32(lo, get32(lo)|v<<4&0xf0f0f0f0)
+				put32(hi, get32(hi)|v&0xf0f0f0f0)
+			}
+		}
+		row = row[size:]
+	}
+}
+
+// spreadFifth moves bit 4c+j to bit c of byte j: two perfect unshuffles of the bits.
+func spreadFifth(v uint32) uint32 {
+	for range 2 {
+		v = swapBits(v, 0x22222222, 1)
+		v = swapBits(v, 0x0c0c0c0c, 2)
+		v = swapBits(v, 0x00f000f0, 4)
+		v = swapBits(v, 0x0000ff00, 8)
+	}
+	return v
+}
+
+// swapBits exchanges the bits of v under mask with those n places above them.
+func swapBits(v, mask uint32, n uint) uint32 {
+	t := (v ^ v>>n) & mask
+	return v ^ t ^ t<<n
+}
+
+// packK packs a super-block of Q4_K or Q5_K (hasFifth).
+//
+//	d [16], dmin [16], then for each of 4 pairs of sub-blocks:
+//	scales [2][16], mins [2][16], if hasFifth fifth bits [2][16][4], nibbles [8][16][4]
+//
+// as in packNibbles. The file's nibbles are in this order already.
+func packK(unit, row []byte, r int, hasFifth bool) {
+	put16(unit[2*r:], get16(row))
+	put16(unit[32+2*r:], get16(row[2:]))
+	scales, mins := unpackScales(row[4:16])
+	pair, codes := 64+8*64, row[16:]
+	if hasFifth {
+		pair, codes = pair+128, row[48:]
+	}
+	for j := range 4 {
+		out := unit[64+j*pair:][:pair]
+		for i := range 2 {
+			out[16*i+r], out[32+16*i+r] = scales[2*j+i], mins[2*j+i]
+			if hasFifth {
+				put32(out[64+64*i+4*r:], gatherFifth(row[16:48], uint(2*j+i)))
+			}
+		}
+		packDwords(out[pair-512+4*r:], codes[32*j:32*j+32], 0)
+	}
+}
+
+// gatherFifth collects bit b of 32 bytes: that of byte 4c+j becomes bit c of byte j.
+func gatherFifth(bytes []byte, b uint) (v uint32) {
+	for c := range 8 {
+		v |= get32(bytes[4*c:]) >> b & 0x01010101 << c
+	}
+	return v
+}
+
+// unpackScales separates the 6-bit scales and mins of a Q4_K or Q5_K super-block.
+func unpackScales(p []byte) (scales, mins [8]uint8) {
+	a, b, c := get32(p), get32(p[4:]), get32(p[8:])
+	put32(scales[0:], a&0x3f3f3f3f)
+	put32(scales[4:], c&0x0f0f0f0f|a>>2&0x30303030)
+	put32(mins[0:], b&0x3f3f3f3f)
+	put32(mins[4:], c>>4&0x0f0f0f0f|b>>2&0x30303030)
+	return scales, mins
+}
+
+// packQ6K packs a super-block of Q6_K.
+//
+//	d [16], 32 bytes unused, scales [16][16], then for each half of 128 columns:
+//	low nibbles [16][16][4], upper bit pairs [8][16][4], in the file's order
+func packQ6K(unit, row []byte, r int) {
+	put16(unit[2*r:], get16(row[208:]))
+	put16(unit[32+2*r:], 0)
+	for s := range 16 {
+		unit[64+16*s+r] = row[192+s]
+	}
+	for h := range 2 {
+		out := unit[320+h*24*64+4*r:]
+		packDwords(out, row[64*h:64*h+64], 0)
+		packDwords(out[16*64:], row[128+32*h:128+32*h+32], 0)
+	}
+}
+
+func get16(b []byte) uint16    { return binary.LittleEndian.Uint16(b) }
+func get32(b []byte) uint32    { return binary.LittleEndian.Uint32(b) }
+func put16(b []byte, v uint16) { binary.LittleEndian.PutUint16(b, v) }
+func put32(b []byte, v uint32) { binary.LittleEndian.PutUint32(b, v) }
