@@ -3,6 +3,8 @@ package vec
 import (
 	"encoding/binary"
 	"math"
+
+	"github.com/flashdecode/flashdecode/weights/quant"
 )
 
 var generic = leaves{
@@ -137,61 +139,24 @@ func ropeHalfGeneric(lo, hi, cos, sin []float32) {
 
 func f16ToF32Generic(dst []float32, src []byte) {
 	for i := range dst {
-		dst[i] = widenF16(binary.LittleEndian.Uint16(src[2*i:]))
+		dst[i] = quant.F16ToF32(binary.LittleEndian.Uint16(src[2*i:]))
 	}
 }
 
 func bf16ToF32Generic(dst []float32, src []byte) {
 	for i := range dst {
-		dst[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(src[2*i:])) << 16)
+		dst[i] = quant.BF16ToF32(binary.LittleEndian.Uint16(src[2*i:]))
 	}
 }
 
 func f32ToF16Generic(dst []byte, src []float32) {
 	for i, v := range src {
-		binary.LittleEndian.PutUint16(dst[2*i:], narrowF16(v))
+		binary.LittleEndian.PutUint16(dst[2*i:], quant.F32ToF16(v))
 	}
 }
 
 func f32ToBF16Generic(dst []byte, src []float32) {
 	for i, v := range src {
-		binary.LittleEndian.PutUint16(dst[2*i:], narrowBF16(v))
+		binary.LittleEndian.PutUint16(dst[2*i:], quant.F32ToBF16(v))
 	}
-}
-
-// widenF16 moves exponent and mantissa into place and lets one exact product fix the exponent's bias; that
-// also normalises subnormals.
-func widenF16(h uint16) float32 {
-	sign, rest := uint32(h&0x8000)<<16, uint32(h&0x7fff)<<13
-	if rest >= 0x7c00<<13 { // Inf, NaN
-		quiet := uint32(0)
-		if rest > 0x7c00<<13 {
-			quiet = 1 << 22
-		}
-		return math.Float32frombits(sign | 0x7f800000 | rest | quiet)
-	}
-	return math.Float32frombits(sign | math.Float32bits(math.Float32frombits(rest)*0x1p112))
-}
-
-func narrowF16(v float32) uint16 {
-	b := math.Float32bits(v)
-	sign, a := uint16(b>>16)&0x8000, b&0x7fffffff
-	switch {
-	case a > 0x7f800000: // keep what fits of a NaN's payload, quiet
-		return sign | 0x7e00 | uint16(a>>13)&0x3ff
-	case a >= 0x477ff000: // 65520 and more round to Inf
-		return sign | 0x7c00
-	case a < 0x38800000: // below 2⁻¹⁴: adding 1/2 leaves the subnormal in the low bits, rounded by the unit
-		return sign | uint16(math.Float32bits(math.Float32frombits(a)+0.5)-0x3f000000)
-	}
-	a += 0xfff + a>>13&1 // to nearest, ties to even
-	return sign | uint16((a-0x38000000)>>13)
-}
-
-func narrowBF16(v float32) uint16 {
-	b := math.Float32bits(v)
-	if b&0x7fffffff > 0x7f800000 {
-		return uint16(b>>16) | 0x40
-	}
-	return uint16((b + 0x7fff + b>>16&1) >> 16)
 }
