@@ -75,7 +75,7 @@ func (st *State) rescale(m float32) {
 // When both have the same M (a common φ) both factors are exactly 1 and it is plain addition.
 func Merge(dst *State, src State) {
 	if src.L == 0 {
-		return // not only a shortcut: with both empty, -Inf - -Inf would be NaN
+		return // not only a shortcut: its M may be a φ far above, or -Inf as dst's, and -Inf - -Inf is NaN
 	}
 	if dst.L == 0 {
 		dst.M, dst.L = src.M, src.L

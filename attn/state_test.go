@@ -90,6 +90,11 @@ func TestEmptyRules(t *testing.T) {
 	if lse := Finish(st, out); lse != -6e4 || out[0] != 3 || out[1] != 4 {
 		t.Errorf("merge into an empty φ State: out %v lse %v", out, lse)
 	}
+	st = State{M: -6e4, L: 1, O: []float32{3, 4}}
+	Merge(&st, phi)
+	if lse := Finish(st, out); lse != -6e4 || out[0] != 3 || out[1] != 4 {
+		t.Errorf("merge of an empty φ State: out %v lse %v", out, lse)
+	}
 	st = clone(phi)
 	st.Add(-6e4, []float32{3, 4})
 	if lse := Finish(st, out); lse != -6e4 || out[0] != 3 {
