@@ -24,8 +24,8 @@ type args struct {
 	y          [maxTile]unsafe.Pointer // one per row of the tile
 }
 
-// kernel is a body for one type and tile height.
-type kernel func(*args)
+// kernel is a body for one type and tile height. It takes an *args: avo knows no types of ours.
+type kernel func(a *byte)
 
 // Kernels is the set of bodies for one level. Safe for concurrent use.
 type Kernels struct {
@@ -33,6 +33,8 @@ type Kernels struct {
 	tiles [len(layouts)][4]kernel // by log2 of the height; nil: tileGeneric
 	// quantize stores whole blocks of x in every step-th block of dst.
 	quantize func(dst []actBlock, step int, x []float32)
+	// read loads whole lines and returns something that depends on all of them.
+	read func(b []byte) uint64
 
 	mu   sync.Mutex
 	free []*scratch
@@ -40,9 +42,26 @@ type Kernels struct {
 
 // New returns the kernels of a level. The caller answers for the machine having it (simd.Detect).
 func New(level simd.Level) *Kernels {
-	k := &Kernels{level: level, quantize: quantizeGeneric}
+	k := &Kernels{level: level, quantize: quantizeGeneric, read: readGeneric}
 	k.install()
 	return k
+}
+
+// Read loads b, but for a rest of less than 512 bytes, as fast as the level allows: the bandwidth that
+// products are measured against.
+func (k *Kernels) Read(b []byte) uint64 {
+	if b = b[:len(b)&^511]; len(b) == 0 {
+		return 0
+	}
+	return k.read(b)
+}
+
+func readGeneric(b []byte) (or uint64) {
+	for len(b) >= 8 {
+		or |= *(*uint64)(unsafe.Pointer(&b[0]))
+		b = b[8:]
+	}
+	return or
 }
 
 // scratch is what a product needs besides its operands. Kept by the Kernels, not by a sync.Pool, which a
@@ -243,7 +262,7 @@ func (p *product) point(m, rows, strip int) {
 func (p *product) run(height, strips int) {
 	p.s.args.strips = int64(strips)
 	if f := p.k.tiles[p.w.Type][heightIndex(height)]; f != nil {
-		f(&p.s.args)
+		f((*byte)(unsafe.Pointer(&p.s.args)))
 	} else {
 		tileGeneric(p.w.Type, &p.s.args)
 	}

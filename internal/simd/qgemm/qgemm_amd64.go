@@ -2,5 +2,44 @@
 
 package qgemm
 
+import (
+	"unsafe"
+
+	"github.com/flashdecode/flashdecode/internal/simd"
+	"github.com/flashdecode/flashdecode/weights/quant"
+)
+
 // install puts in the assembly bodies of the level.
-func (k *Kernels) install() {}
+func (k *Kernels) install() {
+	if k.level >= simd.AVX512 {
+		k.tiles = tiles512
+		k.read = read512
+	}
+}
+
+var tiles512 = [len(layouts)][4]kernel{
+	quant.F32:  {tileF32x1AVX512, tileF32x2AVX512, tileF32x4AVX512, tileF32x8AVX512},
+	quant.F16:  {tileF16x1AVX512, tileF16x2AVX512, tileF16x4AVX512, tileF16x8AVX512},
+	quant.BF16: {tileBF16x1AVX512, tileBF16x2AVX512, tileBF16x4AVX512, tileBF16x8AVX512},
+	quant.Q8_0: {tileQ8_0x1AVX512, tileQ8_0x2AVX512, tileQ8_0x4AVX512, tileQ8_0x8AVX512},
+	quant.Q4_0: {tileQ4_0x1AVX512, tileQ4_0x2AVX512, tileQ4_0x4AVX512, tileQ4_0x8AVX512},
+	quant.Q4_1: {tileQ4_1x1AVX512, tileQ4_1x2AVX512, tileQ4_1x4AVX512, tileQ4_1x8AVX512},
+	quant.Q5_0: {tileQ5_0x1AVX512, tileQ5_0x2AVX512, tileQ5_0x4AVX512, tileQ5_0x8AVX512},
+	quant.Q5_1: {tileQ5_1x1AVX512, tileQ5_1x2AVX512, tileQ5_1x4AVX512, tileQ5_1x8AVX512},
+	quant.Q4_K: {tileQ4_Kx1AVX512, tileQ4_Kx2AVX512, tileQ4_Kx4AVX512, tileQ4_Kx8AVX512},
+	quant.Q5_K: {tileQ5_Kx1AVX512, tileQ5_Kx2AVX512, tileQ5_Kx4AVX512, tileQ5_Kx8AVX512},
+	quant.Q6_K: {tileQ6_Kx1AVX512, tileQ6_Kx2AVX512, tileQ6_Kx4AVX512, tileQ6_Kx8AVX512},
+}
+
+// readArgs is known to the generator too.
+type readArgs struct {
+	p   unsafe.Pointer
+	n   int64
+	sum uint64
+}
+
+func read512(b []byte) uint64 {
+	a := readArgs{p: unsafe.Pointer(unsafe.SliceData(b)), n: int64(len(b))}
+	readAVX512((*byte)(unsafe.Pointer(&a)))
+	return a.sum
+}

@@ -1,0 +1,33 @@
+// Command asm generates the assembly of qgemm. See the go:generate lines in ../gen.go.
+package main
+
+import (
+	"flag"
+	"log"
+
+	. "github.com/mmcloughlin/avo/build"
+)
+
+var part = flag.String("part", "", "what to generate")
+
+var parts = map[string]func(){
+	"tile512": func() {
+		for _, f := range formats {
+			for _, height := range []int{1, 2, 4, 8} {
+				tile512(f, height)
+			}
+		}
+		read512()
+	},
+}
+
+func main() {
+	flag.Parse()
+	emit := parts[*part]
+	if emit == nil {
+		log.Fatalf("asm: no part %q", *part)
+	}
+	ConstraintExpr("amd64,!noasm")
+	emit()
+	Generate()
+}
