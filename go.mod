@@ -3,3 +3,5 @@ module github.com/flashdecode/flashdecode
 go 1.26.8
 
 require golang.org/x/sys v0.50.0
+
+require golang.org/x/text v0.44.0
