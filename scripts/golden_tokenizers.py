@@ -1,12 +1,13 @@
 """Writes tokenizer/testdata: what the reference tokenizers make of a corpus of difficult texts.
 
-    python3 -m venv venv && venv/bin/pip install tokenizers==0.23.3 sentencepiece==0.2.3 protobuf==7.36.2
-    venv/bin/python scripts/golden_tokenizers.py [--tiny tokenizer.json]
+    python3 -m venv venv && venv/bin/pip install tokenizers==0.23.3 sentencepiece==0.2.3 protobuf==7.36.2 gguf==0.19.0
+    venv/bin/python scripts/golden_tokenizers.py [--tiny tokenizer.json] [--models .models]
 
 One byte-level BPE is trained without any pre-tokeniser, so that its merges cross every boundary a pre-tokeniser may
 draw: a boundary too many or too few changes the ids. Each pre-tokeniser is then run over it, by the expressions that
 published tokenizer.json files hold. SentencePiece models are trained in the configurations of Llama 2 and Gemma, and run
-both by sentencepiece and, converted to tokenizer.json, by tokenizers.
+both by sentencepiece and, converted to tokenizer.json, by tokenizers. The vocabularies of the real models are taken out
+of their GGUF files and run as they were published: SmolLM2's by tokenizers, Gemma's by sentencepiece.
 """
 import argparse
 import gzip
@@ -23,6 +24,8 @@ from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence, Split
 from golden_texts import SPECIAL_TEXTS, TEXTS
 
 OUT = pathlib.Path(__file__).parent.parent / "tokenizer" / "testdata"
+
+REAL_TEXTS = TEXTS[:600]
 
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 CL100K = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s| ?[^\s\p{L}\p{N}]+[\r\n]*"
@@ -195,6 +198,41 @@ def json_run(state, texts):
     return {"json": state, "ids": ids, "decoded": [tok.decode(i[1:], skip_special_tokens=False) for i in ids]}
 
 
+def gguf_fields(path):
+    import gguf
+    fields = gguf.GGUFReader(path).fields
+    return {k.removeprefix("tokenizer.ggml."): v.contents() for k, v in fields.items() if k.startswith("tokenizer.ggml.")}
+
+
+def smollm2_run(path):
+    f = gguf_fields(path)
+    vocab = {t: i for i, t in enumerate(f["tokens"])}
+    tok = Tokenizer(models.BPE(vocab, [tuple(m.split(" ")) for m in f["merges"]]))
+    tok.pre_tokenizer = Sequence([Digits(individual_digits=True), ByteLevel(add_prefix_space=False)])
+    tok.add_special_tokens([t for t, k in zip(f["tokens"], f["token_type"]) if k == 3])
+    return [tok.encode(t).ids for t in REAL_TEXTS]
+
+
+def gemma_run(path):
+    f = gguf_fields(path)
+    proto = pb.ModelProto()
+    for text, score, kind in zip(f["tokens"], f["scores"], f["token_type"]):
+        # GGUF stores the spaces of user-defined pieces as spaces; sentencepiece seeks them in normalised text.
+        text = text.replace(" ", "▁") if kind == 4 else text
+        proto.pieces.add(piece=text, score=score, type=kind)
+    proto.trainer_spec.model_type = pb.TrainerSpec.BPE
+    proto.trainer_spec.byte_fallback = True
+    for name, key in (("unk", "unknown"), ("bos", "bos"), ("eos", "eos"), ("pad", "padding")):
+        token = f[key + "_token_id"]
+        setattr(proto.trainer_spec, name + "_id", token)
+        setattr(proto.trainer_spec, name + "_piece", f["tokens"][token])
+    proto.normalizer_spec.name = "identity"
+    proto.normalizer_spec.add_dummy_prefix = False
+    proto.normalizer_spec.remove_extra_whitespaces = False
+    sp = spm.SentencePieceProcessor(model_proto=proto.SerializeToString())
+    return [sp.encode(t) for t in REAL_TEXTS]
+
+
 def write(name, value):
     raw = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
     buf = io.BytesIO()
@@ -207,6 +245,7 @@ def write(name, value):
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("--tiny", help="tokenizer.json of the embedded model")
+    ap.add_argument("--models", help="folder that scripts/fetch_models.sh filled")
     args = ap.parse_args()
     OUT.mkdir(parents=True, exist_ok=True)
     write("texts.json.gz", {"texts": TEXTS, "special": SPECIAL_TEXTS})
@@ -228,6 +267,10 @@ def main():
     if args.tiny:
         state = json.loads(pathlib.Path(args.tiny).read_text())
         write("tiny.json.gz", json_run(state, TEXTS))
+    if args.models:
+        folder = pathlib.Path(args.models)
+        write("real.json.gz", {"smollm2": smollm2_run(folder / "SmolLM2-135M-Instruct.Q4_1.gguf"),
+                               "gemma3": gemma_run(folder / "gemma-3-270m-q4_k_m.gguf")})
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ type Config struct {
 	BOS, EOS, EOT, UNK, PAD int32 // ids, or None
 
 	AddBOS, AddEOS         bool // EncodeOptions.AddSpecial puts them around the text
-	AddSpacePrefix         bool // "llama": text gets a leading space at its start and after a special token
+	AddSpacePrefix         bool // "llama": text gets a leading space at its start and after a control token
 	RemoveExtraWhitespaces bool // "llama": runs of spaces become one, those at both ends go
 	ByteFallback           bool // "llama": a character without a token becomes its bytes' tokens, not UNK
 	IgnoreMerges           bool // "gpt2": a word that is a token is that token, whatever the merges say
@@ -102,7 +102,7 @@ func New(c Config) (*Tokenizer, error) {
 		t.suffix = []int32{c.EOS}
 	}
 	kinds := make([]kind, len(c.Tokens))
-	var added []addedToken
+	var added, escaped []addedToken
 	for i, text := range c.Tokens {
 		typ := int32(TypeNormal)
 		if c.Types != nil {
@@ -114,12 +114,17 @@ func New(c Config) (*Tokenizer, error) {
 			added = append(added, addedToken{id: int32(i), text: text, special: true})
 		case TypeUserDefined:
 			kinds[i] = kindLiteral
-			added = append(added, addedToken{id: int32(i), text: text})
+			if c.Model == "llama" {
+				// sentencepiece seeks these in normalised text; GGUF stores their spaces as spaces.
+				escaped = append(escaped, addedToken{id: int32(i), text: strings.ReplaceAll(text, " ", metaspace)})
+			} else {
+				added = append(added, addedToken{id: int32(i), text: text})
+			}
 		case TypeByte:
 			kinds[i] = kindByte
 		}
 	}
-	t.added = newSplitter(added)
+	t.added, t.addedNorm = newSplitter(added), newSplitter(escaped)
 	var err error
 	if c.Model == "gpt2" {
 		err = t.initByteLevel(&c, kinds)

@@ -29,7 +29,7 @@ type prefixMode uint8
 const (
 	prefixNever  prefixMode = iota
 	prefixFirst             // at the start of the text
-	prefixAlways            // and after every special token
+	prefixAlways            // and after every control token
 )
 
 // Tokenizer is an immutable vocabulary with its algorithm, safe for concurrent use.
