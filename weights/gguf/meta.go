@@ -207,19 +207,20 @@ func (m *Meta) Strings(key string) ([]string, error) {
 	}
 	out := make([]string, v.count)
 	err = m.file.read(v, func(data []byte) error {
-		// One copy for all: a vocabulary's 100,000 small strings would cost as many allocations. The
-		// lengths are read from the copy, so they are checked again: the file may have changed.
-		all := string(data)
+		// One copy for all: a vocabulary's 100,000 small strings would cost as many allocations. Opening
+		// has checked the lengths, but the file may have changed since.
+		all, off := string(data), 0
 		for i := range out {
-			if len(all) < 8 {
+			if len(data)-off < 8 {
 				return weights.ErrChanged
 			}
-			n := le64(all)
-			all = all[8:]
-			if n > uint64(len(all)) {
+			n := binary.LittleEndian.Uint64(data[off:])
+			off += 8
+			if n > uint64(len(data)-off) {
 				return weights.ErrChanged
 			}
-			out[i], all = all[:n], all[n:]
+			out[i] = all[off : off+int(n)]
+			off += int(n)
 		}
 		return nil
 	})
@@ -227,14 +228,6 @@ func (m *Meta) Strings(key string) ([]string, error) {
 		return nil, fmt.Errorf("gguf: key %q: %w", key, err)
 	}
 	return out, nil
-}
-
-// le64 is binary.LittleEndian.Uint64 for a string.
-func le64(s string) (n uint64) {
-	for i := range 8 {
-		n |= uint64(s[i]) << (8 * i)
-	}
-	return n
 }
 
 // Ints returns an array of any integer type, or a single integer as an array of one: keys that may
