@@ -12,10 +12,10 @@ var filler string
 
 // A Needle is a prompt that plants a fact, goes on about other things, and asks for the fact.
 type Needle struct {
-	Prompt   string // text before the answer: no space at its end, no special tokens
-	Fact     string // the planted sentence
+	Prompt   string // ends in "Answer:", without a space; no special tokens
+	Fact     string // the planted sentence, with which the model answers
 	Question string
-	Answer   string // five digits, which the model writes after one space
+	Answer   string // its five digits
 	Distance int    // tokens from the start of the fact to the answer
 	Others   int    // facts of the same kind that stand in between
 }
@@ -39,7 +39,7 @@ func NewNeedle(distance int, seed uint64, count func(text string) int) (Needle, 
 	facts := newFacts(r)
 	planted := facts.next()
 	others := make([]fact, maxOthers)
-	ask := "Question: " + planted.question() + "\nAnswer: " + planted.opening()
+	ask := "Question: " + planted.question() + "\nAnswer:"
 	room := distance - count(planted.sentence()+"\n\n") - count(ask)
 	if room < minStretch {
 		return Needle{}, fmt.Errorf("tiny: a needle at %d tokens: want at least %d, the fact and its question take %d",
@@ -71,12 +71,8 @@ func NewNeedle(distance int, seed uint64, count func(text string) int) (Needle, 
 	}, nil
 }
 
-// Found reports whether text, generated after the prompt, starts with the answer and not with a longer
-// number.
-func (n Needle) Found(text string) bool {
-	rest, ok := strings.CutPrefix(strings.TrimLeft(text, " "), n.Answer)
-	return ok && (rest == "" || rest[0] < '0' || rest[0] > '9')
-}
+// Found reports whether text, generated after the prompt, starts with the fact.
+func (n Needle) Found(text string) bool { return strings.HasPrefix(strings.TrimLeft(text, " "), n.Fact) }
 
 // haystack hands out consecutive paragraphs, round and round.
 type haystack struct {

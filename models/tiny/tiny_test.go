@@ -79,11 +79,11 @@ func checkNeedle(t *testing.T, n Needle, distance int) {
 	if strings.Count(n.Prompt, n.Answer) != 1 || !strings.Contains(n.Fact, n.Answer) {
 		t.Errorf("the answer %s stands %d times in the prompt", n.Answer, strings.Count(n.Prompt, n.Answer))
 	}
-	if got := strings.Count(n.Prompt, "The secret number of the"); got != n.Others+2 {
-		t.Errorf("%d facts, want %d and the question", got, n.Others+1)
+	if got := strings.Count(n.Prompt, "The secret number of the"); got != n.Others+1 {
+		t.Errorf("%d facts, want %d", got, n.Others+1)
 	}
 	opening := strings.TrimSuffix(n.Fact, " "+n.Answer+".")
-	if !strings.HasSuffix(n.Prompt, "\n\nQuestion: "+n.Question+"\nAnswer: "+opening) || strings.Count(n.Prompt, opening) != 2 {
+	if !strings.HasSuffix(n.Prompt, "\n\nQuestion: "+n.Question+"\nAnswer:") || strings.Count(n.Prompt, opening) != 1 {
 		t.Errorf("prompt ends %q", n.Prompt[len(n.Prompt)-160:])
 	}
 }
@@ -97,9 +97,9 @@ func TestNeedleTooNear(t *testing.T) {
 }
 
 func TestFound(t *testing.T) {
-	n := Needle{Answer: "01234"}
-	for text, want := range map[string]bool{" 01234.": true, "01234": true, " 01234\n": true,
-		" 012345": false, " 0123": false, "": false, " the 01234": false} {
+	n := Needle{Fact: "The number is 01234."}
+	for text, want := range map[string]bool{" The number is 01234.": true, "The number is 01234.\n\nMore": true,
+		" The number is 012345.": false, " The number is": false, "": false, " 01234": false} {
 		if n.Found(text) != want {
 			t.Errorf("Found(%q) = %v", text, !want)
 		}
