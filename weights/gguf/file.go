@@ -19,14 +19,7 @@ type File struct {
 	Tensors []Info // in the order of the file, shard after shard
 
 	byName map[string]int // index into Tensors
-	shards []shard
-}
-
-// shard is one file of a model.
-type shard struct {
-	path string
-	data []byte
-	m    *filemap.Map // nil if data came from the caller
+	shards filemap.Set
 }
 
 // Info describes a tensor without reading it.
@@ -53,7 +46,7 @@ func Open(path string) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("gguf: %w", err)
 	}
-	f := &File{shards: []shard{{path, m.Data, m}}}
+	f := &File{shards: filemap.Set{m}}
 	if err := weights.Guard(f.open, f); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -62,7 +55,7 @@ func Open(path string) (*File, error) {
 
 // Parse reads a GGUF file that is already in memory. Tensors are views of data, which must not change.
 func Parse(data []byte) (*File, error) {
-	f := &File{shards: []shard{{path: "memory", data: data}}}
+	f := &File{shards: filemap.Set{filemap.Bytes("memory", data)}}
 	if err := f.open(); err != nil {
 		return nil, err
 	}
@@ -89,7 +82,7 @@ func (f *File) open() error {
 // parse reads the structure of shard n into meta and appends its tensors.
 func (f *File) parse(n int, meta *Meta) error {
 	s := f.shards[n]
-	r := &reader{data: s.data}
+	r := &reader{data: s.Data}
 	tensors, kvs := r.header()
 	for range kvs {
 		at := r.off
@@ -99,14 +92,14 @@ func (f *File) parse(n int, meta *Meta) error {
 			r.fail(at, "key %q: appears twice", key)
 		}
 		if r.err != nil {
-			return fmt.Errorf("gguf: %s: %w", s.path, r.err)
+			return fmt.Errorf("gguf: %s: %w", s.Path(), r.err)
 		}
 		meta.values[key] = v
 		meta.keys = append(meta.keys, key)
 	}
 	align, err := alignment(meta)
 	if err != nil {
-		return fmt.Errorf("gguf: %s: %w", s.path, err)
+		return fmt.Errorf("gguf: %s: %w", s.Path(), err)
 	}
 	first := len(f.Tensors)
 	for range tensors {
@@ -115,7 +108,7 @@ func (f *File) parse(n int, meta *Meta) error {
 			r.fail(info.at, "tensor %q: appears twice", info.Name)
 		}
 		if r.err != nil {
-			return fmt.Errorf("gguf: %s: %w", s.path, r.err)
+			return fmt.Errorf("gguf: %s: %w", s.Path(), r.err)
 		}
 		f.byName[info.Name] = len(f.Tensors)
 		f.Tensors = append(f.Tensors, info)
@@ -124,7 +117,7 @@ func (f *File) parse(n int, meta *Meta) error {
 		r.place(f.Tensors[first:], align)
 	}
 	if r.err != nil {
-		return fmt.Errorf("gguf: %s: %w", s.path, r.err)
+		return fmt.Errorf("gguf: %s: %w", s.Path(), r.err)
 	}
 	return nil
 }
@@ -245,74 +238,48 @@ func (f *File) Info(name string) (Info, bool) {
 func (f *File) Tensor(name string) (weights.Tensor, error) {
 	info, ok := f.Info(name)
 	if !ok {
-		return weights.Tensor{}, fmt.Errorf("gguf: %s: tensor %q: %w", f.shards[0].path, name, weights.ErrNotFound)
+		return weights.Tensor{}, fmt.Errorf("gguf: %s: tensor %q: %w", f.shards[0].Path(), name, weights.ErrNotFound)
 	}
 	s := f.shards[info.Shard]
 	typ, ok := info.Quant()
 	if !ok {
 		return weights.Tensor{}, fmt.Errorf("gguf: %s: tensor %q: %w %s (supported: %s)",
-			s.path, name, quant.ErrType, info.Type, quant.Supported())
+			s.Path(), name, quant.ErrType, info.Type, quant.Supported())
 	}
-	if s.data == nil {
-		return weights.Tensor{}, fmt.Errorf("gguf: %s: file is closed", s.path)
+	if s.Data == nil {
+		return weights.Tensor{}, fmt.Errorf("gguf: %s: file is closed", s.Path())
 	}
 	end := info.Offset + info.Bytes
 	return weights.Tensor{
 		Name:  name,
 		Type:  typ,
 		Shape: slices.Clone(info.Shape),
-		Data:  s.data[info.Offset:end:end],
+		Data:  s.Data[info.Offset:end:end],
 	}, nil
 }
 
 // read calls use with the bytes of an array of the first shard, guarded.
 func (f *File) read(v value, use func(data []byte) error) error {
 	s := f.shards[0]
-	if s.data == nil {
-		return fmt.Errorf("%s: file is closed", s.path)
+	if s.Data == nil {
+		return fmt.Errorf("%s: file is closed", s.Path())
 	}
-	return weights.Guard(func() error { return use(s.data[v.start:v.end]) }, f)
+	return weights.Guard(func() error { return use(s.Data[v.start:v.end]) }, f)
 }
 
 // Check returns an error that wraps weights.ErrChanged if a mapped file was truncated or written to
 // since it was opened. It asks the system, so it costs some microseconds.
-func (f *File) Check() error {
-	for _, s := range f.shards {
-		if s.m == nil {
-			continue
-		}
-		if err := s.m.Check(); err != nil {
-			return fmt.Errorf("gguf: %w", err)
-		}
-	}
-	return nil
-}
+func (f *File) Check() error { return prefix(f.shards.Check()) }
 
 // FaultAt implements weights.Mapped.
-func (f *File) FaultAt(addr uintptr) error {
-	for _, s := range f.shards {
-		if s.m == nil {
-			continue
-		}
-		if err := s.m.FaultAt(addr); err != nil {
-			return fmt.Errorf("gguf: %w", err)
-		}
-	}
-	return nil
-}
+func (f *File) FaultAt(addr uintptr) error { return prefix(f.shards.FaultAt(addr)) }
 
 // Close unmaps the file. Tensors obtained from it must no longer be read: that would crash.
-func (f *File) Close() error {
-	var errs []error
-	for i := range f.shards {
-		s := &f.shards[i]
-		s.data = nil
-		if s.m == nil {
-			continue
-		}
-		if err := s.m.Close(); err != nil {
-			errs = append(errs, fmt.Errorf("gguf: %w", err))
-		}
+func (f *File) Close() error { return prefix(f.shards.Close()) }
+
+func prefix(err error) error {
+	if err == nil {
+		return nil
 	}
-	return errors.Join(errs...)
+	return fmt.Errorf("gguf: %w", err)
 }

@@ -24,23 +24,23 @@ func shardPath(prefix string, no, count int) string {
 // openShards maps and parses shards 1..count-1 beside the first, which says that there are count.
 func (f *File) openShards(count int) error {
 	first := f.shards[0]
-	if first.m == nil {
-		return fmt.Errorf("gguf: %s: the model is split into %d files: open the first by its path", first.path, count)
+	if !first.IsFile() {
+		return fmt.Errorf("gguf: %s: the model is split into %d files: open the first by its path", first.Path(), count)
 	}
 	no, err := f.Meta.IntOr(keySplitNo, 0)
 	if err != nil {
-		return fmt.Errorf("gguf: %s: %w", first.path, err)
+		return fmt.Errorf("gguf: %s: %w", first.Path(), err)
 	}
 	if count > maxShards {
-		return fmt.Errorf("gguf: %s: %s is %d, at most %d are possible", first.path, keySplitCount, count, maxShards)
+		return fmt.Errorf("gguf: %s: %s is %d, at most %d are possible", first.Path(), keySplitCount, count, maxShards)
 	}
-	prefix, ok := strings.CutSuffix(first.path, shardPath("", no, count))
+	prefix, ok := strings.CutSuffix(first.Path(), shardPath("", no, count))
 	if !ok {
 		return fmt.Errorf("gguf: %s: it is shard %d of %d, so its name should end in %q: rename it to find the others",
-			first.path, no+1, count, shardPath("", no, count))
+			first.Path(), no+1, count, shardPath("", no, count))
 	}
 	if no != 0 {
-		return fmt.Errorf("gguf: %s: it is shard %d of %d: open the first, %s", first.path, no+1, count, shardPath(prefix, 0, count))
+		return fmt.Errorf("gguf: %s: it is shard %d of %d: open the first, %s", first.Path(), no+1, count, shardPath(prefix, 0, count))
 	}
 	for n := 1; n < count; n++ {
 		if err := f.openShard(shardPath(prefix, n, count), n, count); err != nil {
@@ -49,10 +49,10 @@ func (f *File) openShards(count int) error {
 	}
 	total, err := f.Meta.IntOr(keySplitTensors, len(f.Tensors))
 	if err != nil {
-		return fmt.Errorf("gguf: %s: %w", first.path, err)
+		return fmt.Errorf("gguf: %s: %w", first.Path(), err)
 	}
 	if total != len(f.Tensors) {
-		return fmt.Errorf("gguf: %s: %s is %d, the shards hold %d tensors", first.path, keySplitTensors, total, len(f.Tensors))
+		return fmt.Errorf("gguf: %s: %s is %d, the shards hold %d tensors", first.Path(), keySplitTensors, total, len(f.Tensors))
 	}
 	return nil
 }
@@ -62,7 +62,7 @@ func (f *File) openShard(path string, n, count int) error {
 	if err != nil {
 		return fmt.Errorf("gguf: shard %d of %d: %w", n+1, count, err)
 	}
-	f.shards = append(f.shards, shard{path, m.Data, m})
+	f.shards = append(f.shards, m)
 	meta := &Meta{file: f, values: make(map[string]value)}
 	if err := f.parse(n, meta); err != nil {
 		return err

@@ -2,6 +2,7 @@
 package filemap
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -17,7 +18,7 @@ type Map struct {
 	Data []byte
 
 	path    string
-	file    *os.File // stays open so that Check asks about the mapped file, not what has its name now
+	file    *os.File // stays open so that Check asks about the mapped file, not what has its name now; nil for Bytes
 	modTime time.Time
 	mapped  bool // false: Data was read into the heap
 }
@@ -61,8 +62,14 @@ func (m *Map) load() error {
 	}
 }
 
-// Path returns the path given to Open.
+// Bytes returns data, which the caller has in memory, as a Map that never changes.
+func Bytes(name string, data []byte) *Map { return &Map{Data: data, path: name} }
+
+// Path returns the path given to Open or the name given to Bytes.
 func (m *Map) Path() string { return m.path }
+
+// IsFile reports whether m came from Open.
+func (m *Map) IsFile() bool { return m.file != nil }
 
 // Check returns an error that wraps weights.ErrChanged if the file's size or modification time differs
 // from when it was mapped. A file renamed or deleted is not changed: its bytes stay mapped.
@@ -101,6 +108,9 @@ func (m *Map) Close() error {
 	}
 	data := m.Data
 	m.Data = nil
+	if m.file == nil {
+		return nil
+	}
 	err := m.file.Close()
 	if m.mapped {
 		if e := unmap(data); e != nil {
@@ -108,4 +118,36 @@ func (m *Map) Close() error {
 		}
 	}
 	return err
+}
+
+// Set is the files of one model.
+type Set []*Map
+
+// Check returns the first error of the files' Check.
+func (s Set) Check() error {
+	for _, m := range s {
+		if err := m.Check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// FaultAt returns the error of the file that addr lies in.
+func (s Set) FaultAt(addr uintptr) error {
+	for _, m := range s {
+		if err := m.FaultAt(addr); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close closes all files.
+func (s Set) Close() error {
+	errs := make([]error, len(s))
+	for i, m := range s {
+		errs[i] = m.Close()
+	}
+	return errors.Join(errs...)
 }
