@@ -72,7 +72,9 @@ func NewNeedle(distance int, seed uint64, count func(text string) int) (Needle, 
 }
 
 // Found reports whether text, generated after the prompt, starts with the fact.
-func (n Needle) Found(text string) bool { return strings.HasPrefix(strings.TrimLeft(text, " "), n.Fact) }
+func (n Needle) Found(text string) bool {
+	return strings.HasPrefix(strings.TrimLeft(text, " "), n.Fact)
+}
 
 // haystack hands out consecutive paragraphs, round and round.
 type haystack struct {
