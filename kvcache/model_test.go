@@ -2,8 +2,6 @@ package kvcache
 
 import (
 	"errors"
-	"fmt"
-	"hash/fnv"
 	"slices"
 	"testing"
 )
@@ -43,9 +41,14 @@ func newModel(t *testing.T, pages, pageSize int) *model {
 
 // prefixHash stands for the KV of the last of tokens.
 func prefixHash(salt string, tokens []int32) uint64 {
-	h := fnv.New64a()
-	fmt.Fprint(h, salt, tokens)
-	return h.Sum64()
+	h := uint64(14695981039346656037) // FNV-1a, over whole tokens
+	for _, c := range salt {
+		h = (h ^ uint64(c)) * 1099511628211
+	}
+	for _, tok := range tokens {
+		h = (h ^ uint64(tok+1)) * 1099511628211
+	}
+	return h ^ h>>32
 }
 
 // used returns the references that tables and pins account for.

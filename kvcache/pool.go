@@ -14,9 +14,9 @@ var ErrFull = errors.New("kvcache: no free page")
 // pages for, and growthShare the part of the pool (1/growthShare) that may be kept free that way. Without it a
 // pool full of cached pages hands out one evicted page at a time and no two of them adjacent.
 const (
-	goodRun     = 32
+	goodRun     = 64
 	evictBatch  = 2 * goodRun
-	growthShare = 8
+	growthShare = 6
 )
 
 // Pool hands out the pages of one KV memory. It is not safe for concurrent use: the engine's step goroutine

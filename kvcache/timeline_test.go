@@ -59,10 +59,10 @@ func TestPreemptTimeline(t *testing.T) {
 	m.commit(a, 16)
 	m.truncate(a, 0)
 
-	m.start("", count(100, 20)) // 5 of 8 pages: takes one of the cached
-	m.expect("evictions", int(m.p.Stats().Evictions), 1)
+	m.start("", count(100, 24)) // 6 of 8 pages: takes two of the four cached
+	m.expect("evictions", int(m.p.Stats().Evictions), 2)
 	m.lookup(a, append(prompt, 7))
-	m.expect("found after the end of the prefix was evicted", a.s.Len(), 12)
+	m.expect("found after the end of the prefix was evicted", a.s.Len(), 8)
 	m.finish()
 }
 
