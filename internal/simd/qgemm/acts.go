@@ -161,8 +161,8 @@ func quantizeGeneric(dst []actBlock, step int, x []float32) {
 	}
 }
 
-// tinyBits is the float32 below which 127/max|x| overflows; such blocks become zeros.
-const tinyBits = 0x01000000 // 2^-125
+// tinyBits is the float32 below which blocks become zeros: 127/max|x| must not overflow.
+const tinyBits = 0x03800000 // 2^-120
 
 func (b *actBlock) set(x *[blockLen]float32) {
 	// As integers, magnitudes order like floats and NaN comes last: it survives a maximum.

@@ -5,15 +5,25 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"testing"
 
 	"github.com/flashdecode/flashdecode/internal/simd"
 	"github.com/flashdecode/flashdecode/weights/quant"
 )
 
+// levels lists the sets of bodies to test. FLASHDECODE_ALL_IMPLS=1 makes a missing one a failure.
+func levels() []simd.Level {
+	ls := simd.Levels()
+	if os.Getenv("FLASHDECODE_ALL_IMPLS") == "1" && ls[len(ls)-1] != simd.AVX512 {
+		panic("this machine or build lacks " + simd.AVX512.String())
+	}
+	return ls
+}
+
 // eachLevel runs f for every set of bodies that this machine has.
 func eachLevel(t *testing.T, f func(t *testing.T, k *Kernels)) {
-	for _, l := range simd.Levels() {
+	for _, l := range levels() {
 		t.Run(l.String(), func(t *testing.T) { f(t, New(l)) })
 	}
 }

@@ -31,6 +31,7 @@ type kernel func(a *byte)
 type Kernels struct {
 	level simd.Level
 	tiles [len(layouts)][4]kernel // by log2 of the height; nil: tileGeneric
+	packs [len(layouts)]kernel    // takes *packArgs; nil: packUnits
 	// quantize stores whole blocks of x in every step-th block of dst.
 	quantize func(dst []actBlock, step int, x []float32)
 	// read loads whole lines and returns something that depends on all of them.
@@ -67,7 +68,8 @@ func readGeneric(b []byte) (or uint64) {
 // scratch is what a product needs besides its operands. Kept by the Kernels, not by a sync.Pool, which a
 // garbage collection would empty: steps must not allocate.
 type scratch struct {
-	args args
+	args
+	packArgs
 	tail [maxTile][lanes]float32 // y of a partial strip
 	pack [packBytes]byte         // units of a matrix in file order
 }
@@ -84,7 +86,7 @@ func (k *Kernels) take() *scratch {
 }
 
 func (k *Kernels) give(s *scratch) {
-	s.args = args{} // it would keep the operands alive
+	s.args, s.packArgs = args{}, packArgs{} // it would keep the operands alive
 	k.mu.Lock()
 	k.free = append(k.free, s)
 	k.mu.Unlock()
@@ -191,7 +193,7 @@ func (p *product) packed(strip0, strip1 int) {
 // the cache, and goes on as if the matrix were packed.
 func (p *product) file(strip0, strip1 int) {
 	pass := func(s, group, end, u0, u1 int) {
-		p.k.packStrip(p.s.pack[:], p.w.Data, p.w.Type, p.w.Rows, p.w.Cols, s, u0, u1)
+		p.k.packStrip(p.s, p.s.pack[:], p.w.Data, p.w.Type, p.w.Rows, p.w.Cols, s, u0, u1)
 		for t := group; t < end; t += maxTile {
 			p.tile(p.s.pack[:], 0, s, s+1, t, u0, u1)
 		}

@@ -276,3 +276,36 @@ func TestCallersBugsPanic(t *testing.T) {
 	}
 	k.Mul(&good, &a, 0, 2, y, 20)
 }
+
+// FuzzMul compares all bodies with the generic one.
+func FuzzMul(f *testing.F) {
+	for typ := range quant.Types() {
+		f.Add(uint8(typ), uint8(17), uint8(3), uint8(5), uint64(typ))
+	}
+	generic := New(simd.Generic)
+	var ks []*Kernels
+	for _, l := range levels() {
+		ks = append(ks, New(l))
+	}
+	f.Fuzz(func(t *testing.T, typ, rows, units, m uint8, seed uint64) {
+		ty := quant.Types()[int(typ)%len(layouts)]
+		r, c, am := 1+int(rows)%50, (1+int(units)%9)*ty.BlockSize(), 1+int(m)%19
+		rng := rand.New(rand.NewPCG(seed, 1))
+		src, x := randomWeights(rng, ty, r, c), randomActs(rng, am*c)
+		var a Acts
+		a.Reset(am, c)
+		generic.SetActs(&a, ty, x, c, 0, am)
+		ref := newReference(t, ty, src, r, c, &a)
+		for _, k := range ks {
+			k.SetActs(&a, ty, x, c, 0, am)
+			for _, w := range []*Matrix{pack(k, ty, src, r, c), {Type: ty, Rows: r, Cols: c, Data: src}} {
+				o := newOutput(am, r)
+				k.Mul(w, &a, 0, w.Strips(), o.y, o.ldy)
+				for i := range am {
+					ref.check(t, k.level.String(), tolerance(ty, c), i, o.row(i))
+				}
+				o.intact(t, 0, r)
+			}
+		}
+	})
+}

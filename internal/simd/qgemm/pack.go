@@ -3,6 +3,7 @@ package qgemm
 import (
 	"encoding/binary"
 	"fmt"
+	"unsafe"
 
 	"github.com/flashdecode/flashdecode/weights/quant"
 )
@@ -15,16 +16,38 @@ func (k *Kernels) Pack(dst, src []byte, t quant.Type, rows, cols, strip0, strip1
 	}
 	l := layoutOf(t)
 	units := l.units(cols)
-	for s := strip0; s < strip1; s++ {
-		k.packStrip(dst[s*units*l.bytes:][:units*l.bytes], src, t, rows, cols, s, 0, units)
+	s := k.take()
+	for i := strip0; i < strip1; i++ {
+		k.packStrip(s, dst[i*units*l.bytes:][:units*l.bytes], src, t, rows, cols, i, 0, units)
+	}
+	k.give(s)
+}
+
+// packStrip writes units [u0, u1) of a strip to dst.
+func (k *Kernels) packStrip(s *scratch, dst, src []byte, t quant.Type, rows, cols, strip, u0, u1 int) {
+	l, rowBytes := layouts[t], t.RowBytes(cols)
+	whole := min(u1, cols/l.cols) // units without padding
+	if f := k.packs[t]; f != nil && (strip+1)*lanes <= rows && u0 < whole {
+		first := strip*lanes*rowBytes + u0*(l.cols/t.BlockSize()*t.BlockBytes())
+		_, _ = src[(strip+1)*lanes*rowBytes-1], dst[(whole-u0)*l.bytes-1]
+		s.packArgs = packArgs{
+			dst: unsafe.Pointer(&dst[0]), src: unsafe.Pointer(&src[first]),
+			rowBytes: int64(rowBytes), units: int64(whole - u0), ahead: int64(lanes * rowBytes),
+		}
+		f((*byte)(unsafe.Pointer(&s.packArgs)))
+		dst, u0 = dst[(whole-u0)*l.bytes:], whole
+	}
+	if u0 < u1 {
+		packUnits(dst, src[strip*lanes*rowBytes:min((strip+1)*lanes, rows)*rowBytes], t, rowBytes, u0, u1)
 	}
 }
 
-// packStrip writes units [u0, u1) of strip s to dst.
-func (k *Kernels) packStrip(dst, src []byte, t quant.Type, rows, cols, s, u0, u1 int) {
-	rowBytes := t.RowBytes(cols)
-	src = src[s*lanes*rowBytes : min((s+1)*lanes, rows)*rowBytes]
-	packUnits(dst, src, t, rowBytes, u0, u1)
+// packArgs is what a packing kernel reads: whole units of 16 rows. Its offsets are known to the generator.
+type packArgs struct {
+	dst, src unsafe.Pointer
+	rowBytes int64
+	units    int64
+	ahead    int64 // how far ahead to prefetch
 }
 
 // packUnits is the generic body of packStrip: src is at most 16 rows of rowBytes bytes. Missing rows and
@@ -135,15 +158,13 @@ func packNibbles(unit, row []byte, r int, hasMin, hasFifth bool) {
 	}
 }
 
-// spreadFifth moves bit 4c+j to bit c of byte j: two perfect unshuffles of the bits.
+// spreadFifth moves bit 4c+j to bit c of byte j. The number of a bit has five digits, c2 c1 c0 j1 j0; four
+// exchanges of digits make them j1 j0 c2 c1 c0.
 func spreadFifth(v uint32) uint32 {
-	for range 2 {
-		v = swapBits(v, 0x22222222, 1)
-		v = swapBits(v, 0x0c0c0c0c, 2)
-		v = swapBits(v, 0x00f000f0, 4)
-		v = swapBits(v, 0x0000ff00, 8)
-	}
-	return v
+	v = swapBits(v, 0x0000cccc, 14)
+	v = swapBits(v, 0x00aa00aa, 7)
+	v = swapBits(v, 0x0c0c0c0c, 2)
+	return swapBits(v, 0x22222222, 1)
 }
 
 // swapBits exchanges the bits of v under mask with those n places above them.

@@ -11,8 +11,12 @@ import (
 
 // install puts in the assembly bodies of the level.
 func (k *Kernels) install() {
+	if k.level >= simd.AVX2 {
+		k.quantize = quantize2
+	}
 	if k.level >= simd.AVX512 {
 		k.tiles = tiles512
+		k.packs = packs512
 		k.read = read512
 	}
 }
@@ -29,6 +33,35 @@ var tiles512 = [len(layouts)][4]kernel{
 	quant.Q4_K: {tileQ4_Kx1AVX512, tileQ4_Kx2AVX512, tileQ4_Kx4AVX512, tileQ4_Kx8AVX512},
 	quant.Q5_K: {tileQ5_Kx1AVX512, tileQ5_Kx2AVX512, tileQ5_Kx4AVX512, tileQ5_Kx8AVX512},
 	quant.Q6_K: {tileQ6_Kx1AVX512, tileQ6_Kx2AVX512, tileQ6_Kx4AVX512, tileQ6_Kx8AVX512},
+}
+
+var packs512 = [len(layouts)]kernel{
+	quant.F32:  packF32AVX512,
+	quant.F16:  packF16AVX512,
+	quant.BF16: packBF16AVX512,
+	quant.Q8_0: packQ8_0AVX512,
+	quant.Q4_0: packQ4_0AVX512,
+	quant.Q4_1: packQ4_1AVX512,
+	quant.Q5_0: packQ5_0AVX512,
+	quant.Q5_1: packQ5_1AVX512,
+	quant.Q4_K: packQ4_KAVX512,
+	quant.Q5_K: packQ5_KAVX512,
+	quant.Q6_K: packQ6_KAVX512,
+}
+
+// quantArgs is known to the generator too.
+type quantArgs struct {
+	dst    unsafe.Pointer
+	step   int64 // bytes
+	x      unsafe.Pointer
+	blocks int64
+}
+
+func quantize2(dst []actBlock, step int, x []float32) {
+	n := len(x) / blockLen
+	_ = dst[(n-1)*step]
+	a := quantArgs{unsafe.Pointer(&dst[0]), int64(step) * int64(unsafe.Sizeof(actBlock{})), unsafe.Pointer(&x[0]), int64(n)}
+	quantizeAVX2((*byte)(unsafe.Pointer(&a)))
 }
 
 // readArgs is known to the generator too.

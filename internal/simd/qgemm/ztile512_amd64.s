@@ -1052,7 +1052,7 @@ unit:
 // Requires: AVX, AVX512F, MMX+
 TEXT ·tileBF16x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
-	VPBROADCASTD wordffff0000<>+0(SB), Z0
+	VPBROADCASTD wordffff0000tile512<>+0(SB), Z0
 	MOVQ         (AX), CX
 	MOVQ         16(AX), DX
 	XORQ         BX, BX
@@ -1121,14 +1121,14 @@ unit:
 	VZEROUPPER
 	RET
 
-DATA wordffff0000<>+0(SB)/4, $0xffff0000
-GLOBL wordffff0000<>(SB), RODATA|NOPTR, $4
+DATA wordffff0000tile512<>+0(SB)/4, $0xffff0000
+GLOBL wordffff0000tile512<>(SB), RODATA|NOPTR, $4
 
 // func tileBF16x2AVX512(a *byte)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·tileBF16x2AVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
-	VPBROADCASTD wordffff0000<>+0(SB), Z0
+	VPBROADCASTD wordffff0000tile512<>+0(SB), Z0
 	MOVQ         (AX), CX
 	MOVQ         16(AX), DX
 	XORQ         BX, BX
@@ -1223,7 +1223,7 @@ unit:
 // Requires: AVX, AVX512F
 TEXT ·tileBF16x4AVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
-	VPBROADCASTD wordffff0000<>+0(SB), Z0
+	VPBROADCASTD wordffff0000tile512<>+0(SB), Z0
 	MOVQ         (AX), CX
 	MOVQ         16(AX), DX
 	XORQ         BX, BX
@@ -1354,7 +1354,7 @@ unit:
 // Requires: AVX, AVX512F
 TEXT ·tileBF16x8AVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
-	VPBROADCASTD wordffff0000<>+0(SB), Z0
+	VPBROADCASTD wordffff0000tile512<>+0(SB), Z0
 	MOVQ         (AX), CX
 	MOVQ         16(AX), DX
 	XORQ         BX, BX
@@ -2207,9 +2207,9 @@ unit:
 // Requires: AVX, AVX512F, AVX512_VNNI, MMX+
 TEXT ·tileQ4_0x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
-	VPBROADCASTD word0f0f0f0f<>+0(SB), Z0
-	VPBROADCASTD wordf0f0f0f0<>+0(SB), Z1
-	VPBROADCASTD word3d800000<>+0(SB), Z2
+	VPBROADCASTD word0f0f0f0ftile512<>+0(SB), Z0
+	VPBROADCASTD wordf0f0f0f0tile512<>+0(SB), Z1
+	VPBROADCASTD word3d800000tile512<>+0(SB), Z2
 	MOVQ         (AX), CX
 	MOVQ         16(AX), DX
 	XORQ         BX, BX
@@ -2296,22 +2296,22 @@ unit:
 	VZEROUPPER
 	RET
 
-DATA word0f0f0f0f<>+0(SB)/4, $0x0f0f0f0f
-GLOBL word0f0f0f0f<>(SB), RODATA|NOPTR, $4
+DATA word0f0f0f0ftile512<>+0(SB)/4, $0x0f0f0f0f
+GLOBL word0f0f0f0ftile512<>(SB), RODATA|NOPTR, $4
 
-DATA wordf0f0f0f0<>+0(SB)/4, $0xf0f0f0f0
-GLOBL wordf0f0f0f0<>(SB), RODATA|NOPTR, $4
+DATA wordf0f0f0f0tile512<>+0(SB)/4, $0xf0f0f0f0
+GLOBL wordf0f0f0f0tile512<>(SB), RODATA|NOPTR, $4
 
-DATA word3d800000<>+0(SB)/4, $0x3d800000
-GLOBL word3d800000<>(SB), RODATA|NOPTR, $4
+DATA word3d800000tile512<>+0(SB)/4, $0x3d800000
+GLOBL word3d800000tile512<>(SB), RODATA|NOPTR, $4
 
 // func tileQ4_0x2AVX512(a *byte)
 // Requires: AVX, AVX512F, AVX512_VNNI, MMX+
 TEXT ·tileQ4_0x2AVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
-	VPBROADCASTD word0f0f0f0f<>+0(SB), Z0
-	VPBROADCASTD wordf0f0f0f0<>+0(SB), Z1
-	VPBROADCASTD word3d800000<>+0(SB), Z2
+	VPBROADCASTD word0f0f0f0ftile512<>+0(SB), Z0
+	VPBROADCASTD wordf0f0f0f0tile512<>+0(SB), Z1
+	VPBROADCASTD word3d800000tile512<>+0(SB), Z2
 	MOVQ         (AX), CX
 	MOVQ         16(AX), DX
 	XORQ         BX, BX
@@ -2430,9 +2430,9 @@ unit:
 // Requires: AVX, AVX512F, AVX512_VNNI
 TEXT ·tileQ4_0x4AVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
-	VPBROADCASTD word0f0f0f0f<>+0(SB), Z0
-	VPBROADCASTD wordf0f0f0f0<>+0(SB), Z1
-	VPBROADCASTD word3d800000<>+0(SB), Z2
+	VPBROADCASTD word0f0f0f0ftile512<>+0(SB), Z0
+	VPBROADCASTD wordf0f0f0f0tile512<>+0(SB), Z1
+	VPBROADCASTD word3d800000tile512<>+0(SB), Z2
 	MOVQ         (AX), CX
 	MOVQ         16(AX), DX
 	XORQ         BX, BX
@@ -2598,9 +2598,9 @@ unit:
 // Requires: AVX, AVX512F, AVX512_VNNI
 TEXT ·tileQ4_0x8AVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
-	VPBROADCASTD word0f0f0f0f<>+0(SB), Z0
-	VPBROADCASTD wordf0f0f0f0<>+0(SB), Z1
-	VPBROADCASTD word3d800000<>+0(SB), Z2
+	VPBROADCASTD word0f0f0f0ftile512<>+0(SB), Z0
+	VPBROADCASTD wordf0f0f0f0tile512<>+0(SB), Z1
+	VPBROADCASTD word3d800000tile512<>+0(SB), Z2
 	MOVQ         (AX), CX
 	MOVQ         16(AX), DX
 	XORQ         BX, BX
@@ -2886,9 +2886,9 @@ unit:
 // Requires: AVX, AVX512F, AVX512_VNNI, MMX+
 TEXT ·tileQ4_1x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
-	VPBROADCASTD word0f0f0f0f<>+0(SB), Z0
-	VPBROADCASTD wordf0f0f0f0<>+0(SB), Z1
-	VPBROADCASTD word3d800000<>+0(SB), Z2
+	VPBROADCASTD word0f0f0f0ftile512<>+0(SB), Z0
+	VPBROADCASTD wordf0f0f0f0tile512<>+0(SB), Z1
+	VPBROADCASTD word3d800000tile512<>+0(SB), Z2
 	MOVQ         (AX), CX
 	MOVQ         16(AX), DX
 	XORQ         BX, BX
@@ -2984,9 +2984,9 @@ unit:
 // Requires: AVX, AVX512F, AVX512_VNNI, MMX+
 TEXT ·tileQ4_1x2AVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
-	VPBROADCASTD word0f0f0f0f<>+0(SB), Z0
-	VPBROADCASTD wordf0f0f0f0<>+0(SB), Z1
-	VPBROADCASTD word3d800000<>+0(SB), Z2
+	VPBROADCASTD word0f0f0f0ftile512<>+0(SB), Z0
+	VPBROADCASTD wordf0f0f0f0tile512<>+0(SB), Z1
+	VPBROADCASTD word3d800000tile512<>+0(SB), Z2
 	MOVQ         (AX), CX
 	MOVQ         16(AX), DX
 	XORQ         BX, BX
@@ -3112,9 +3112,9 @@ unit:
 // Requires: AVX, AVX512F, AVX512_VNNI
 TEXT ·tileQ4_1x4AVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
-	VPBROADCASTD word0f0f0f0f<>+0(SB), Z0
-	VPBROADCASTD wordf0f0f0f0<>+0(SB), Z1
-	VPBROADCASTD word3d800000<>+0(SB), Z2
+	VPBROADCASTD word0f0f0f0ftile512<>+0(SB), Z0
+	VPBROADCASTD wordf0f0f0f0tile512<>+0(SB), Z1
+	VPBROADCASTD word3d800000tile512<>+0(SB), Z2
 	MOVQ         (AX), CX
 	MOVQ         16(AX), DX
 	XORQ         BX, BX
@@ -3290,9 +3290,9 @@ unit:
 // Requires: AVX, AVX512F, AVX512_VNNI
 TEXT ·tileQ4_1x8AVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
-	VPBROADCASTD word0f0f0f0f<>+0(SB), Z0
-	VPBROADCASTD wordf0f0f0f0<>+0(SB), Z1
-	VPBROADCASTD word3d800000<>+0(SB), Z2
+	VPBROADCASTD word0f0f0f0ftile512<>+0(SB), Z0
+	VPBROADCASTD wordf0f0f0f0tile512<>+0(SB), Z1
+	VPBROADCASTD word3d800000tile512<>+0(SB), Z2
 	MOVQ         (AX), CX
 	MOVQ         16(AX), DX
 	XORQ         BX, BX
@@ -3596,8 +3596,8 @@ unit:
 // Requires: AVX, AVX512F, AVX512_VNNI, MMX+
 TEXT ·tileQ5_0x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
-	VPBROADCASTD word0f0f0f0f<>+0(SB), Z0
-	VPBROADCASTD word10101010<>+0(SB), Z1
+	VPBROADCASTD word0f0f0f0ftile512<>+0(SB), Z0
+	VPBROADCASTD word10101010tile512<>+0(SB), Z1
 	MOVQ         (AX), CX
 	MOVQ         16(AX), DX
 	XORQ         BX, BX
@@ -3725,15 +3725,15 @@ unit:
 	VZEROUPPER
 	RET
 
-DATA word10101010<>+0(SB)/4, $0x10101010
-GLOBL word10101010<>(SB), RODATA|NOPTR, $4
+DATA word10101010tile512<>+0(SB)/4, $0x10101010
+GLOBL word10101010tile512<>(SB), RODATA|NOPTR, $4
 
 // func tileQ5_0x2AVX512(a *byte)
 // Requires: AVX, AVX512F, AVX512_VNNI, MMX+
 TEXT ·tileQ5_0x2AVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
-	VPBROADCASTD word0f0f0f0f<>+0(SB), Z0
-	VPBROADCASTD word10101010<>+0(SB), Z1
+	VPBROADCASTD word0f0f0f0ftile512<>+0(SB), Z0
+	VPBROADCASTD word10101010tile512<>+0(SB), Z1
 	MOVQ         (AX), CX
 	MOVQ         16(AX), DX
 	XORQ         BX, BX
@@ -3893,8 +3893,8 @@ unit:
 // Requires: AVX, AVX512F, AVX512_VNNI
 TEXT ·tileQ5_0x4AVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
-	VPBROADCASTD word0f0f0f0f<>+0(SB), Z0
-	VPBROADCASTD word10101010<>+0(SB), Z1
+	VPBROADCASTD word0f0f0f0ftile512<>+0(SB), Z0
+	VPBROADCASTD word10101010tile512<>+0(SB), Z1
 	MOVQ         (AX), CX
 	MOVQ         16(AX), DX
 	XORQ         BX, BX
@@ -4099,8 +4099,8 @@ unit:
 // Requires: AVX, AVX512F, AVX512_VNNI
 TEXT ·tileQ5_0x8AVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
-	VPBROADCASTD word0f0f0f0f<>+0(SB), Z0
-	VPBROADCASTD word10101010<>+0(SB), Z1
+	VPBROADCASTD word0f0f0f0ftile512<>+0(SB), Z0
+	VPBROADCASTD word10101010tile512<>+0(SB), Z1
 	MOVQ         (AX), CX
 	MOVQ         16(AX), DX
 	XORQ         BX, BX
@@ -4425,8 +4425,8 @@ unit:
 // Requires: AVX, AVX512F, AVX512_VNNI, MMX+
 TEXT ·tileQ5_1x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
-	VPBROADCASTD word0f0f0f0f<>+0(SB), Z0
-	VPBROADCASTD word10101010<>+0(SB), Z1
+	VPBROADCASTD word0f0f0f0ftile512<>+0(SB), Z0
+	VPBROADCASTD word10101010tile512<>+0(SB), Z1
 	MOVQ         (AX), CX
 	MOVQ         16(AX), DX
 	XORQ         BX, BX
@@ -4563,8 +4563,8 @@ unit:
 // Requires: AVX, AVX512F, AVX512_VNNI, MMX+
 TEXT ·tileQ5_1x2AVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
-	VPBROADCASTD word0f0f0f0f<>+0(SB), Z0
-	VPBROADCASTD word10101010<>+0(SB), Z1
+	VPBROADCASTD word0f0f0f0ftile512<>+0(SB), Z0
+	VPBROADCASTD word10101010tile512<>+0(SB), Z1
 	MOVQ         (AX), CX
 	MOVQ         16(AX), DX
 	XORQ         BX, BX
@@ -4731,8 +4731,8 @@ unit:
 // Requires: AVX, AVX512F, AVX512_VNNI
 TEXT ·tileQ5_1x4AVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
-	VPBROADCASTD word0f0f0f0f<>+0(SB), Z0
-	VPBROADCASTD word10101010<>+0(SB), Z1
+	VPBROADCASTD word0f0f0f0ftile512<>+0(SB), Z0
+	VPBROADCASTD word10101010tile512<>+0(SB), Z1
 	MOVQ         (AX), CX
 	MOVQ         16(AX), DX
 	XORQ         BX, BX
@@ -4947,8 +4947,8 @@ unit:
 // Requires: AVX, AVX512F, AVX512_VNNI
 TEXT ·tileQ5_1x8AVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
-	VPBROADCASTD word0f0f0f0f<>+0(SB), Z0
-	VPBROADCASTD word10101010<>+0(SB), Z1
+	VPBROADCASTD word0f0f0f0ftile512<>+0(SB), Z0
+	VPBROADCASTD word10101010tile512<>+0(SB), Z1
 	MOVQ         (AX), CX
 	MOVQ         16(AX), DX
 	XORQ         BX, BX
@@ -5291,9 +5291,9 @@ unit:
 // Requires: AVX, AVX512F, AVX512_VNNI, MMX+
 TEXT ·tileQ4_Kx1AVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
-	VPBROADCASTD word0f0f0f0f<>+0(SB), Z0
-	VPBROADCASTD wordf0f0f0f0<>+0(SB), Z1
-	VPBROADCASTD word3d800000<>+0(SB), Z2
+	VPBROADCASTD word0f0f0f0ftile512<>+0(SB), Z0
+	VPBROADCASTD wordf0f0f0f0tile512<>+0(SB), Z1
+	VPBROADCASTD word3d800000tile512<>+0(SB), Z2
 	MOVQ         (AX), CX
 	MOVQ         16(AX), DX
 	XORQ         BX, BX
@@ -5405,9 +5405,9 @@ pair:
 // Requires: AVX, AVX512F, AVX512_VNNI, MMX+
 TEXT ·tileQ4_Kx2AVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
-	VPBROADCASTD word0f0f0f0f<>+0(SB), Z0
-	VPBROADCASTD wordf0f0f0f0<>+0(SB), Z1
-	VPBROADCASTD word3d800000<>+0(SB), Z2
+	VPBROADCASTD word0f0f0f0ftile512<>+0(SB), Z0
+	VPBROADCASTD wordf0f0f0f0tile512<>+0(SB), Z1
+	VPBROADCASTD word3d800000tile512<>+0(SB), Z2
 	MOVQ         (AX), CX
 	MOVQ         16(AX), DX
 	XORQ         BX, BX
@@ -5549,9 +5549,9 @@ pair:
 // Requires: AVX, AVX512F, AVX512_VNNI
 TEXT ·tileQ4_Kx4AVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
-	VPBROADCASTD word0f0f0f0f<>+0(SB), Z0
-	VPBROADCASTD wordf0f0f0f0<>+0(SB), Z1
-	VPBROADCASTD word3d800000<>+0(SB), Z2
+	VPBROADCASTD word0f0f0f0ftile512<>+0(SB), Z0
+	VPBROADCASTD wordf0f0f0f0tile512<>+0(SB), Z1
+	VPBROADCASTD word3d800000tile512<>+0(SB), Z2
 	MOVQ         (AX), CX
 	MOVQ         16(AX), DX
 	XORQ         BX, BX
@@ -5743,9 +5743,9 @@ pair:
 // Requires: AVX, AVX512F, AVX512_VNNI
 TEXT ·tileQ4_Kx8AVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
-	VPBROADCASTD word0f0f0f0f<>+0(SB), Z0
-	VPBROADCASTD wordf0f0f0f0<>+0(SB), Z1
-	VPBROADCASTD word3d800000<>+0(SB), Z2
+	VPBROADCASTD word0f0f0f0ftile512<>+0(SB), Z0
+	VPBROADCASTD wordf0f0f0f0tile512<>+0(SB), Z1
+	VPBROADCASTD word3d800000tile512<>+0(SB), Z2
 	MOVQ         (AX), CX
 	MOVQ         16(AX), DX
 	XORQ         BX, BX
@@ -6065,8 +6065,8 @@ pair:
 // Requires: AVX, AVX512F, AVX512_VNNI, MMX+
 TEXT ·tileQ5_Kx1AVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
-	VPBROADCASTD word0f0f0f0f<>+0(SB), Z0
-	VPBROADCASTD word10101010<>+0(SB), Z1
+	VPBROADCASTD word0f0f0f0ftile512<>+0(SB), Z0
+	VPBROADCASTD word10101010tile512<>+0(SB), Z1
 	MOVQ         (AX), CX
 	MOVQ         16(AX), DX
 	XORQ         BX, BX
@@ -6219,8 +6219,8 @@ pair:
 // Requires: AVX, AVX512F, AVX512_VNNI, MMX+
 TEXT ·tileQ5_Kx2AVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
-	VPBROADCASTD word0f0f0f0f<>+0(SB), Z0
-	VPBROADCASTD word10101010<>+0(SB), Z1
+	VPBROADCASTD word0f0f0f0ftile512<>+0(SB), Z0
+	VPBROADCASTD word10101010tile512<>+0(SB), Z1
 	MOVQ         (AX), CX
 	MOVQ         16(AX), DX
 	XORQ         BX, BX
@@ -6403,8 +6403,8 @@ pair:
 // Requires: AVX, AVX512F, AVX512_VNNI
 TEXT ·tileQ5_Kx4AVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
-	VPBROADCASTD word0f0f0f0f<>+0(SB), Z0
-	VPBROADCASTD word10101010<>+0(SB), Z1
+	VPBROADCASTD word0f0f0f0ftile512<>+0(SB), Z0
+	VPBROADCASTD word10101010tile512<>+0(SB), Z1
 	MOVQ         (AX), CX
 	MOVQ         16(AX), DX
 	XORQ         BX, BX
@@ -6635,8 +6635,8 @@ pair:
 // Requires: AVX, AVX512F, AVX512_VNNI
 TEXT ·tileQ5_Kx8AVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
-	VPBROADCASTD word0f0f0f0f<>+0(SB), Z0
-	VPBROADCASTD word10101010<>+0(SB), Z1
+	VPBROADCASTD word0f0f0f0ftile512<>+0(SB), Z0
+	VPBROADCASTD word10101010tile512<>+0(SB), Z1
 	MOVQ         (AX), CX
 	MOVQ         16(AX), DX
 	XORQ         BX, BX
@@ -6995,8 +6995,8 @@ pair:
 // Requires: AVX, AVX512F, AVX512_VNNI, MMX+
 TEXT ·tileQ6_Kx1AVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
-	VPBROADCASTD word0f0f0f0f<>+0(SB), Z0
-	VPBROADCASTD word30303030<>+0(SB), Z1
+	VPBROADCASTD word0f0f0f0ftile512<>+0(SB), Z0
+	VPBROADCASTD word30303030tile512<>+0(SB), Z1
 	MOVQ         (AX), CX
 	MOVQ         16(AX), DX
 	XORQ         BX, BX
@@ -7261,15 +7261,15 @@ half:
 	VZEROUPPER
 	RET
 
-DATA word30303030<>+0(SB)/4, $0x30303030
-GLOBL word30303030<>(SB), RODATA|NOPTR, $4
+DATA word30303030tile512<>+0(SB)/4, $0x30303030
+GLOBL word30303030tile512<>(SB), RODATA|NOPTR, $4
 
 // func tileQ6_Kx2AVX512(a *byte)
 // Requires: AVX, AVX512F, AVX512_VNNI, MMX+
 TEXT ·tileQ6_Kx2AVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
-	VPBROADCASTD word0f0f0f0f<>+0(SB), Z0
-	VPBROADCASTD word30303030<>+0(SB), Z1
+	VPBROADCASTD word0f0f0f0ftile512<>+0(SB), Z0
+	VPBROADCASTD word30303030tile512<>+0(SB), Z1
 	MOVQ         (AX), CX
 	MOVQ         16(AX), DX
 	XORQ         BX, BX
@@ -7606,8 +7606,8 @@ half:
 // Requires: AVX, AVX512F, AVX512_VNNI
 TEXT ·tileQ6_Kx4AVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
-	VPBROADCASTD word0f0f0f0f<>+0(SB), Z0
-	VPBROADCASTD word30303030<>+0(SB), Z1
+	VPBROADCASTD word0f0f0f0ftile512<>+0(SB), Z0
+	VPBROADCASTD word30303030tile512<>+0(SB), Z1
 	MOVQ         (AX), CX
 	MOVQ         16(AX), DX
 	XORQ         BX, BX
@@ -8051,8 +8051,8 @@ half:
 // Requires: AVX, AVX512F, AVX512_VNNI
 TEXT ·tileQ6_Kx8AVX512(SB), NOSPLIT, $0-8
 	MOVQ         a+0(FP), AX
-	VPBROADCASTD word0f0f0f0f<>+0(SB), Z0
-	VPBROADCASTD word30303030<>+0(SB), Z1
+	VPBROADCASTD word0f0f0f0ftile512<>+0(SB), Z0
+	VPBROADCASTD word30303030tile512<>+0(SB), Z1
 	MOVQ         (AX), CX
 	MOVQ         16(AX), DX
 	XORQ         BX, BX

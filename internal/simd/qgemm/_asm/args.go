@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	. "github.com/mmcloughlin/avo/build"
 	"github.com/mmcloughlin/avo/ir"
 	. "github.com/mmcloughlin/avo/operand"
@@ -86,24 +88,19 @@ func vpdpbusd(x Mem, w, acc reg.VecVirtual) {
 	})
 }
 
-var tables = map[uint32]Mem{}
+var tables = map[string]Mem{}
 
-// word returns a read-only 32-bit constant.
-func word(v uint32) Mem {
-	m, ok := tables[v]
+// table returns read-only 32-bit constants.
+func table(name string, words ...uint32) Mem {
+	m, ok := tables[name]
 	if !ok {
-		m = GLOBL("word"+hex(v), RODATA|NOPTR)
-		DATA(0, U32(v))
-		tables[v] = m
+		m = GLOBL(name, RODATA|NOPTR)
+		for i, w := range words {
+			DATA(4*i, U32(w))
+		}
+		tables[name] = m
 	}
 	return m
 }
 
-func hex(v uint32) string {
-	const digits = "0123456789abcdef"
-	var b [8]byte
-	for i := range b {
-		b[i] = digits[v>>(28-4*i)&15]
-	}
-	return string(b[:])
-}
+func word(v uint32) Mem { return table(fmt.Sprintf("word%08x%s", v, *part), v) }

@@ -19,6 +19,12 @@ var parts = map[string]func(){
 		}
 		read512()
 	},
+	"pack512": func() {
+		for _, f := range packFormats {
+			pack512(f)
+		}
+	},
+	"acts": quantizeAVX2,
 }
 
 func main() {
