@@ -6,26 +6,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/flashdecode/flashdecode/internal/testkit"
 	"github.com/flashdecode/flashdecode/weights/quant"
 )
-
-// guardedBytes returns n bytes inside a larger slice of 0xa5, starting at an odd address offset.
-func guardedBytes(n int) (all, v []byte) {
-	all = make([]byte, n+2*guard+1)
-	for i := range all {
-		all[i] = 0xa5
-	}
-	return all, all[guard+1 : guard+1+n : guard+1+n]
-}
-
-func checkBytes(t *testing.T, all []byte, n int) {
-	t.Helper()
-	for i, b := range all {
-		if (i <= guard || i > guard+n) && b != 0xa5 {
-			t.Fatalf("%d bytes: wrote %#x at %d, outside", n, b, i-guard-1)
-		}
-	}
-}
 
 func TestWidenAll(t *testing.T) {
 	eachLevel(t, func(t *testing.T, k *Kernels) {
@@ -93,14 +76,14 @@ func TestConvertTails(t *testing.T) {
 				widen  func([]float32, []byte)
 				ulp    float64
 			}{"f16": {k.F32ToF16, k.F16ToF32, 0x1p-11}, "bf16": {k.F32ToBF16, k.BF16ToF32, 0x1p-8}} {
-				all, b := guardedBytes(2 * n)
+				b := testkit.NewCanary[uint8](2 * n)
 				back := newGuarded(n, func(int) float32 { return nan })
-				c.narrow(b, x.v)
-				checkBytes(t, all, 2*n)
-				c.widen(back.v, b)
-				back.check(t)
-				for i, v := range x.v { // one rounding, subnormal halves included
-					near(t, name, n, i, back.v[i], float64(v), c.ulp*math.Abs(float64(v))+0x1p-25)
+				c.narrow(b.V, x.V)
+				b.Check(t)
+				c.widen(back.V, b.V)
+				back.Check(t)
+				for i, v := range x.V { // one rounding, subnormal halves included
+					near(t, name, n, i, back.V[i], float64(v), c.ulp*math.Abs(float64(v))+0x1p-25)
 				}
 			}
 		}

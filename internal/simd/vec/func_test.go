@@ -138,20 +138,20 @@ func TestFunctionTails(t *testing.T) {
 		for _, n := range lengths() {
 			x, up := newGuarded(n, normal(r, 3)), newGuarded(n, normal(r, 1))
 			for name, f := range map[string]func(dst []float32){
-				"exp":     func(dst []float32) { k.Exp(dst, x.v) },
-				"silu":    func(dst []float32) { k.SiluMul(dst, x.v, up.v) },
-				"gelu":    func(dst []float32) { k.GeluTanhMul(dst, x.v, up.v) },
-				"softcap": func(dst []float32) { copy(dst, x.v); k.Softcap(dst, 2) },
+				"exp":     func(dst []float32) { k.Exp(dst, x.V) },
+				"silu":    func(dst []float32) { k.SiluMul(dst, x.V, up.V) },
+				"gelu":    func(dst []float32) { k.GeluTanhMul(dst, x.V, up.V) },
+				"softcap": func(dst []float32) { copy(dst, x.V); k.Softcap(dst, 2) },
 			} {
 				dst, want := newGuarded(n, func(int) float32 { return nan }), make([]float32, n)
-				f(dst.v)
+				f(dst.V)
 				f(want)
 				for i := range n {
-					if dst.v[i] != want[i] || want[i] != want[i] {
-						t.Fatalf("%s: n=%d [%d] = %v, then %v", name, n, i, dst.v[i], want[i])
+					if dst.V[i] != want[i] || want[i] != want[i] {
+						t.Fatalf("%s: n=%d [%d] = %v, then %v", name, n, i, dst.V[i], want[i])
 					}
 				}
-				dst.check(t)
+				dst.Check(t)
 			}
 		}
 	})

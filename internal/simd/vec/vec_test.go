@@ -6,9 +6,10 @@ import (
 	"testing"
 
 	"github.com/flashdecode/flashdecode/internal/simd"
+	"github.com/flashdecode/flashdecode/internal/testkit"
 )
 
-const eps = 0x1p-24 // the error of one rounding, relative
+const eps = testkit.F32
 
 var nan = float32(math.NaN())
 
@@ -29,39 +30,16 @@ func eachLevel(t *testing.T, f func(t *testing.T, k *Kernels)) {
 	}
 }
 
-// guarded is a slice inside a larger one that is NaN around it: what reads too far poisons its result, what
-// writes too far is seen.
-type guarded struct {
-	all []float32
-	v   []float32
-}
-
-const guard = 20 // more than a vector
-
-func newGuarded(n int, fill func(i int) float32) guarded {
-	g := guarded{all: make([]float32, n+2*guard)}
-	for i := range g.all {
-		g.all[i] = nan
+// newGuarded returns n elements between guards; around them is NaN, so what reads too far poisons its result.
+func newGuarded(n int, fill func(i int) float32) *testkit.Canary[float32] {
+	c := testkit.NewCanary[float32](n)
+	for i := range c.V {
+		c.V[i] = fill(i)
 	}
-	g.v = g.all[guard : guard+n : guard+n]
-	for i := range g.v {
-		g.v[i] = fill(i)
-	}
-	return g
+	return c
 }
 
-func (g guarded) copy() guarded {
-	return newGuarded(len(g.v), func(i int) float32 { return g.v[i] })
-}
-
-func (g guarded) check(t *testing.T) {
-	t.Helper()
-	for i, x := range g.all {
-		if (i < guard || i >= len(g.all)-guard) && math.Float32bits(x) != math.Float32bits(nan) {
-			t.Fatalf("n=%d: wrote %v at %d, outside", len(g.v), x, i-guard)
-		}
-	}
-}
+func clone(c *testkit.Canary[float32]) *testkit.Canary[float32] { return testkit.CanaryOf(c.V) }
 
 func normal(r *rand.Rand, std float64) func(int) float32 {
 	return func(int) float32 { return float32(r.NormFloat64() * std) }
@@ -84,19 +62,19 @@ func TestAddScale(t *testing.T) {
 		r := rand.New(rand.NewPCG(1, 1))
 		for _, n := range lengths() {
 			a, b := newGuarded(n, normal(r, 1)), newGuarded(n, normal(r, 1))
-			sum, axpy, scaled := a.copy(), a.copy(), a.copy()
-			k.Add(sum.v, b.v)
-			k.AddScaled(axpy.v, b.v, 0.3)
-			k.Scale(scaled.v, 0.3)
+			sum, axpy, scaled := clone(a), clone(a), clone(a)
+			k.Add(sum.V, b.V)
+			k.AddScaled(axpy.V, b.V, 0.3)
+			k.Scale(scaled.V, 0.3)
 			for i := range n {
-				x, y, s := float64(a.v[i]), float64(b.v[i]), float64(float32(0.3))
-				near(t, "add", n, i, sum.v[i], x+y, eps*math.Abs(x+y))
-				near(t, "addscaled", n, i, axpy.v[i], x+s*y, eps*(math.Abs(s*y)+math.Abs(x+s*y))*(1+eps))
-				near(t, "scale", n, i, scaled.v[i], x*s, eps*math.Abs(x*s))
+				x, y, s := float64(a.V[i]), float64(b.V[i]), float64(float32(0.3))
+				near(t, "add", n, i, sum.V[i], x+y, eps*math.Abs(x+y))
+				near(t, "addscaled", n, i, axpy.V[i], x+s*y, eps*(math.Abs(s*y)+math.Abs(x+s*y))*(1+eps))
+				near(t, "scale", n, i, scaled.V[i], x*s, eps*math.Abs(x*s))
 			}
-			sum.check(t)
-			axpy.check(t)
-			scaled.check(t)
+			sum.Check(t)
+			axpy.Check(t)
+			scaled.Check(t)
 		}
 	})
 }
@@ -108,11 +86,11 @@ func TestDot(t *testing.T) {
 			a, b := newGuarded(n, normal(r, 1)), newGuarded(n, normal(r, 1))
 			want, sum := 0.0, 0.0
 			for i := range n {
-				p := float64(a.v[i]) * float64(b.v[i])
+				p := float64(a.V[i]) * float64(b.V[i])
 				want += p
 				sum += math.Abs(p)
 			}
-			near(t, "dot", n, 0, k.Dot(a.v, b.v), want, float64(n/8+8)*eps*sum)
+			near(t, "dot", n, 0, k.Dot(a.V, b.V), want, float64(n/8+8)*eps*sum)
 		}
 	})
 }
@@ -125,18 +103,18 @@ func TestRMSNorm(t *testing.T) {
 			for _, std := range []float64{1e-6, 1, 1e4} { // eps decides, no matter, large activations
 				x, w := newGuarded(n, normal(r, std)), newGuarded(n, normal(r, 1))
 				ss := 0.0
-				for _, v := range x.v {
+				for _, v := range x.V {
 					ss += float64(v) * float64(v)
 				}
-				dst, inPlace := newGuarded(n, func(int) float32 { return nan }), x.copy()
-				k.RMSNorm(dst.v, x.v, w.v, small)
-				k.RMSNorm(inPlace.v, inPlace.v, w.v, small)
+				dst, inPlace := newGuarded(n, func(int) float32 { return nan }), clone(x)
+				k.RMSNorm(dst.V, x.V, w.V, small)
+				k.RMSNorm(inPlace.V, inPlace.V, w.V, small)
 				for i := range n {
-					want := float64(x.v[i]) * float64(w.v[i]) / math.Sqrt(ss/float64(n)+float64(float32(small)))
-					near(t, "rmsnorm", n, i, dst.v[i], want, float64(n/16+8)*eps*math.Abs(want))
-					near(t, "rmsnorm in place", n, i, inPlace.v[i], float64(dst.v[i]), 0)
+					want := float64(x.V[i]) * float64(w.V[i]) / math.Sqrt(ss/float64(n)+float64(float32(small)))
+					near(t, "rmsnorm", n, i, dst.V[i], want, float64(n/16+8)*eps*math.Abs(want))
+					near(t, "rmsnorm in place", n, i, inPlace.V[i], float64(dst.V[i]), 0)
 				}
-				dst.check(t)
+				dst.Check(t)
 			}
 		}
 	})
@@ -153,14 +131,14 @@ func TestMax(t *testing.T) {
 				return -1 - float32(r.IntN(8)) // ties, and all below the zeros that a masked load gives
 			})
 			m, at := math.Inf(-1), -1
-			for i, v := range x.v {
+			for i, v := range x.V {
 				if float64(v) > m {
 					m, at = float64(v), i
 				}
 			}
-			near(t, "max", n, 0, k.Max(x.v), m, 0)
-			if got := k.ArgMax(x.v); got != at {
-				t.Fatalf("argmax of %v = %d, want %d", x.v, got, at)
+			near(t, "max", n, 0, k.Max(x.V), m, 0)
+			if got := k.ArgMax(x.V); got != at {
+				t.Fatalf("argmax of %v = %d, want %d", x.V, got, at)
 			}
 		}
 	})
@@ -205,9 +183,9 @@ func TestPlaceIndependent(t *testing.T) {
 			"softcap": func(dst, x, _ []float32) { copy(dst, x); k.Softcap(dst, 3) },
 		} {
 			whole, one := make([]float32, n), make([]float32, 1)
-			f(whole, x.v, up.v)
+			f(whole, x.V, up.V)
 			for i := range n {
-				f(one, x.v[i:i+1:i+1], up.v[i:i+1:i+1])
+				f(one, x.V[i:i+1:i+1], up.V[i:i+1:i+1])
 				if one[0] != whole[i] {
 					t.Fatalf("%s of element %d: %v alone, %v in a row", name, i, one[0], whole[i])
 				}
@@ -225,17 +203,17 @@ func TestRope(t *testing.T) {
 			cos, sin := newGuarded(half, func(int) float32 { return 0 }), newGuarded(half, func(int) float32 { return 0 })
 			for i := range half {
 				a := angle(i)
-				cos.v[i], sin.v[i] = float32(math.Cos(a)), float32(math.Sin(a))
+				cos.V[i], sin.V[i] = float32(math.Cos(a)), float32(math.Sin(a))
 			}
-			inter, split := x.copy(), x.copy()
-			k.RopeInterleaved(inter.v, cos.v, sin.v)
-			k.RopeHalf(split.v, cos.v, sin.v)
+			inter, split := clone(x), clone(x)
+			k.RopeInterleaved(inter.V, cos.V, sin.V)
+			k.RopeHalf(split.V, cos.V, sin.V)
 			for i := range half {
-				checkPair(t, half, inter.v, x.v, 2*i, 2*i+1, cos.v[i], sin.v[i])
-				checkPair(t, half, split.v, x.v, i, i+half, cos.v[i], sin.v[i])
+				checkPair(t, half, inter.V, x.V, 2*i, 2*i+1, cos.V[i], sin.V[i])
+				checkPair(t, half, split.V, x.V, i, i+half, cos.V[i], sin.V[i])
 			}
-			inter.check(t)
-			split.check(t)
+			inter.Check(t)
+			split.Check(t)
 		}
 	})
 }
