@@ -30,7 +30,7 @@ type kernel func(a *byte)
 // Kernels is the set of bodies for one level. Safe for concurrent use.
 type Kernels struct {
 	level simd.Level
-	tiles [len(layouts)][4]kernel // by log2 of the height; nil: tileGeneric
+	tiles [len(layouts)][4]kernel // by log2 of the height; see product.run for nil
 	packs [len(layouts)]kernel    // takes *packArgs; nil: packUnits
 	// quantize stores whole blocks of x in every step-th block of dst.
 	quantize func(dst []actBlock, step int, x []float32)
@@ -262,11 +262,21 @@ func (p *product) point(m, rows, strip int) {
 }
 
 func (p *product) run(height, strips int) {
-	p.s.args.strips = int64(strips)
-	if f := p.k.tiles[p.w.Type][heightIndex(height)]; f != nil {
-		f((*byte)(unsafe.Pointer(&p.s.args)))
-	} else {
-		tileGeneric(p.w.Type, &p.s.args)
+	g, bodies := &p.s.args, &p.k.tiles[p.w.Type]
+	g.strips = int64(strips)
+	body := bodies[heightIndex(height)]
+	switch {
+	case body != nil:
+		body((*byte)(unsafe.Pointer(g)))
+	case bodies[1] == nil:
+		tileGeneric(p.w.Type, g)
+	default: // two rows at a time
+		y, x := g.y, g.x
+		for r := 0; r < height; r += 2 {
+			g.y[0], g.y[1], g.x = y[r], y[r+1], unsafe.Add(x, r*64)
+			bodies[1]((*byte)(unsafe.Pointer(g)))
+		}
+		g.y, g.x = y, x
 	}
 }
 

@@ -12,13 +12,30 @@ import (
 // install puts in the assembly bodies of the level.
 func (k *Kernels) install() {
 	if k.level >= simd.AVX2 {
+		k.tiles = tiles2
 		k.quantize = quantize2
+		k.read = read2
 	}
 	if k.level >= simd.AVX512 {
 		k.tiles = tiles512
 		k.packs = packs512
 		k.read = read512
 	}
+}
+
+// tiles2 has no bodies for more than two rows: 16 registers hold no more.
+var tiles2 = [len(layouts)][4]kernel{
+	quant.F32:  {tileF32x1AVX2, tileF32x2AVX2},
+	quant.F16:  {tileF16x1AVX2, tileF16x2AVX2},
+	quant.BF16: {tileBF16x1AVX2, tileBF16x2AVX2},
+	quant.Q8_0: {tileQ8_0x1AVX2, tileQ8_0x2AVX2},
+	quant.Q4_0: {tileQ4_0x1AVX2, tileQ4_0x2AVX2},
+	quant.Q4_1: {tileQ4_1x1AVX2, tileQ4_1x2AVX2},
+	quant.Q5_0: {tileQ5_0x1AVX2, tileQ5_0x2AVX2},
+	quant.Q5_1: {tileQ5_1x1AVX2, tileQ5_1x2AVX2},
+	quant.Q4_K: {tileQ4_Kx1AVX2, tileQ4_Kx2AVX2},
+	quant.Q5_K: {tileQ5_Kx1AVX2, tileQ5_Kx2AVX2},
+	quant.Q6_K: {tileQ6_Kx1AVX2, tileQ6_Kx2AVX2},
 }
 
 var tiles512 = [len(layouts)][4]kernel{
@@ -69,6 +86,12 @@ type readArgs struct {
 	p   unsafe.Pointer
 	n   int64
 	sum uint64
+}
+
+func read2(b []byte) uint64 {
+	a := readArgs{p: unsafe.Pointer(unsafe.SliceData(b)), n: int64(len(b))}
+	readAVX2((*byte)(unsafe.Pointer(&a)))
+	return a.sum
 }
 
 func read512(b []byte) uint64 {

@@ -19,6 +19,13 @@ var parts = map[string]func(){
 		}
 		read512()
 	},
+	"tile2": func() {
+		for _, f := range formats {
+			tile2(f, 1)
+			tile2(f, 2)
+		}
+		read2()
+	},
 	"pack512": func() {
 		for _, f := range packFormats {
 			pack512(f)
