@@ -19,7 +19,8 @@ type Tensor struct {
 	Type quant.Type
 	// Shape is row-major, the last dimension contiguous: a linear layer's weight is [out, in].
 	Shape []int
-	// Data holds the rows, one after the other, Type.RowBytes(last dimension) bytes each. Read only.
+	// Data holds the rows, one after the other, Type.RowBytes(last dimension) bytes each. Read only, and in
+	// safetensors files at any address: do not reinterpret it as wider numbers.
 	Data []byte
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"math"
 	"runtime"
 	"strings"
 	"testing"
@@ -234,8 +235,8 @@ func TestWriteErrors(t *testing.T) {
 		"five dims":     {tensors: with(func(t *weights.Tensor) { t.Shape = make([]int, 5) }), want: "5 dimensions"},
 		"negative":      {tensors: with(func(t *weights.Tensor) { t.Shape = []int{-1, 2} }), want: "impossible shape"},
 		"negative cols": {tensors: with(func(t *weights.Tensor) { t.Shape = []int{-2} }), want: "rows of -2"},
-		"overflow":      {tensors: with(func(t *weights.Tensor) { t.Shape = []int{1 << 40, 1 << 40, 2} }), want: "impossible shape"},
-		"row overflow":  {tensors: with(func(t *weights.Tensor) { t.Shape = []int{1 << 62, 2} }), want: "bytes of data"},
+		"overflow":      {tensors: with(func(t *weights.Tensor) { t.Shape = []int{math.MaxInt, 2, 2} }), want: "impossible shape"},
+		"row overflow":  {tensors: with(func(t *weights.Tensor) { t.Shape = []int{math.MaxInt, 2} }), want: "bytes of data"},
 		"blocks":        {tensors: with(func(t *weights.Tensor) { t.Type = quant.Q4_0 }), want: "Q4_0 blocks of 32"},
 		"short data":    {tensors: with(func(t *weights.Tensor) { t.Data = t.Data[1:] }), want: "7 bytes of data"},
 	} {

@@ -274,6 +274,10 @@ func (f *File) Check() error { return prefix(f.shards.Check()) }
 // FaultAt implements weights.Mapped.
 func (f *File) FaultAt(addr uintptr) error { return prefix(f.shards.FaultAt(addr)) }
 
+// Evict lets the system take back the memory of data, a part of a Tensor's Data. It can still be read,
+// from the file anew.
+func (f *File) Evict(data []byte) { f.shards.Evict(data) }
+
 // Close unmaps the file. Tensors obtained from it must no longer be read: that would crash.
 func (f *File) Close() error { return prefix(f.shards.Close()) }
 

@@ -90,15 +90,40 @@ func (m *Map) Check() error {
 	return nil
 }
 
+// offset returns where in the mapping addr lies, and whether it does.
+func (m *Map) offset(addr uintptr) (int, bool) {
+	start := uintptr(unsafe.Pointer(unsafe.SliceData(m.Data)))
+	if !m.mapped || addr < start || addr-start >= uintptr(len(m.Data)) {
+		return 0, false
+	}
+	return int(addr - start), true
+}
+
 // FaultAt implements weights.Mapped.
 func (m *Map) FaultAt(addr uintptr) error {
-	if !m.mapped || len(m.Data) == 0 {
-		return nil
-	}
-	if start := uintptr(unsafe.Pointer(unsafe.SliceData(m.Data))); addr < start || addr-start >= uintptr(len(m.Data)) {
+	if _, ok := m.offset(addr); !ok {
 		return nil
 	}
 	return fmt.Errorf("%s: %w", m.path, weights.ErrChanged)
+}
+
+// Evict gives back the memory of the pages wholly inside data, if data lies in the mapping. They can
+// still be read, from the file anew.
+func (m *Map) Evict(data []byte) {
+	at, ok := m.offset(uintptr(unsafe.Pointer(unsafe.SliceData(data))))
+	if !ok || len(data) > len(m.Data)-at {
+		return
+	}
+	// The mapping begins on a page, so offsets in it are aligned as addresses are. The file's last page
+	// is wholly its own.
+	page := os.Getpagesize()
+	begin, end := (at+page-1)/page*page, (at+len(data))/page*page
+	if at+len(data) == len(m.Data) {
+		end = len(m.Data)
+	}
+	if begin < end {
+		dontNeed(m.Data[begin:end])
+	}
 }
 
 // Close unmaps the file. Whoever still reads Data then crashes. Closing again does nothing.
@@ -141,6 +166,13 @@ func (s Set) FaultAt(addr uintptr) error {
 		}
 	}
 	return nil
+}
+
+// Evict evicts data from the file that it lies in.
+func (s Set) Evict(data []byte) {
+	for _, m := range s {
+		m.Evict(data)
+	}
 }
 
 // Close closes all files.

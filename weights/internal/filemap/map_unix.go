@@ -18,3 +18,6 @@ func mapFile(f *os.File, size int) (data []byte, mapped bool, err error) {
 }
 
 func unmap(data []byte) error { return unix.Munmap(data) }
+
+// dontNeed is a hint: that it can't be followed changes nothing for the caller.
+func dontNeed(data []byte) { _ = unix.Madvise(data, unix.MADV_DONTNEED) }
