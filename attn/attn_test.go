@@ -13,7 +13,7 @@ func TestEqualsReference(t *testing.T) {
 	for k, tc := range cases() {
 		c := tc.build(uint64(k))
 		rng := rand.New(rand.NewPCG(uint64(k), 2))
-		for range 3 {
+		for range 2 {
 			cuts := randomCuts(rng, rng.IntN(8), tc.kvLen)
 			splits := len(cuts) + 1
 			check := func(name string, r Result, reach float64) {
