@@ -12,12 +12,13 @@ func TestEqualsReference(t *testing.T) {
 	worst := map[string]float64{}
 	for k, tc := range cases() {
 		c := tc.build(uint64(k))
+		o := newOracle(t, c)
 		rng := rand.New(rand.NewPCG(uint64(k), 2))
 		for range 2 {
 			cuts := randomCuts(rng, rng.IntN(8), tc.kvLen)
 			splits := len(cuts) + 1
 			check := func(name string, r Result, reach float64) {
-				e := excess(t, c, r, splits, reach)
+				e := o.excess(t, r, splits, reach)
 				worst[name] = max(worst[name], e)
 				if !(e <= 1) {
 					t.Errorf("%v cuts %v: %s is %.2f × the bound from the reference", tc, cuts, name, e)

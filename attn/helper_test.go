@@ -77,27 +77,45 @@ func poison(c *Call, kv Tensors, tokens int) {
 	}
 }
 
+// oracle keeps what tests ask of one call again and again: the reference and its tolerances.
+type oracle struct {
+	c    *Call
+	want Result
+	tols map[[2]float64][]Tol
+}
+
+func newOracle(t *testing.T, c *Call) *oracle {
+	t.Helper()
+	return &oracle{c: c, want: must(t)(Reference(c)), tols: map[[2]float64][]Tol{}}
+}
+
 // excess is the largest error of got over its tolerance: ≤ 1 passes. Where the reference row is empty,
 // anything but exact zeros and -Inf is infinite excess; so is any NaN.
-func excess(t *testing.T, c *Call, got Result, splits int, reach float64) float64 {
+func (o *oracle) excess(t *testing.T, got Result, splits int, reach float64) float64 {
 	t.Helper()
-	want, err := Reference(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tols, err := Bound(c, splits, reach)
-	if err != nil {
-		t.Fatal(err)
+	key := [2]float64{float64(splits), reach}
+	if o.tols[key] == nil {
+		tols, err := Bound(o.c, splits, reach)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.tols[key] = tols
 	}
 	worst := 0.0
-	dim := c.valueDim()
-	for row, tol := range tols {
-		worst = max(worst, ratio(got.LSE[row], want.LSE[row], tol.LSE))
+	dim := o.c.valueDim()
+	for row, tol := range o.tols[key] {
+		worst = max(worst, ratio(got.LSE[row], o.want.LSE[row], tol.LSE))
 		for d := row * dim; d < (row+1)*dim; d++ {
-			worst = max(worst, ratio(got.Out[d], want.Out[d], tol.Out))
+			worst = max(worst, ratio(got.Out[d], o.want.Out[d], tol.Out))
 		}
 	}
 	return worst
+}
+
+// excess is oracle.excess for one question.
+func excess(t *testing.T, c *Call, got Result, splits int, reach float64) float64 {
+	t.Helper()
+	return newOracle(t, c).excess(t, got, splits, reach)
 }
 
 func ratio(got, want float32, tol float64) float64 {
