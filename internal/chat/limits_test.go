@@ -1,0 +1,140 @@
+package chat
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+var hi = []Message{{"user", "hi"}}
+
+func TestChatML(t *testing.T) {
+	got, err := Render("chatml", append([]Message{{"system", "s"}}, hi...), Options{AddGenerationPrompt: true})
+	want := "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
+	if err != nil || got != want {
+		t.Errorf("%q, %v", got, err)
+	}
+	if got, err := Render("chatml", nil, Options{}); got != "" || err != nil {
+		t.Errorf("no messages: %q, %v", got, err)
+	}
+}
+
+// TestWhitespace has what the Jinja documentation, "Whitespace Control", and CPython's jinja2 3.1.6 give for each.
+func TestWhitespace(t *testing.T) {
+	for template, want := range map[string]string{
+		"a\n":                                    "a",
+		"a\n\n":                                  "a\n",
+		"a\r\nb\rc":                              "a\nb\nc",
+		"  {% if true %}\n  x\n  {% endif %}\ny": "  x\ny",
+		"x  {% if true %} y {% endif %}z":        "x   y z",
+		"  {%+ if true %}x{% endif +%}\ny":       "  x\ny",
+		"A: {{ 1 }}{%- if true %} b{% endif %}":  "A: 1 b",
+		"a  {{- 1 -}}  \n b":                     "a1b",
+		"a {#- c -#} b":                          "ab",
+		"  {# c #}\nx":                           "x",
+		"{% if true %}\n  {% if true %}x{% endif %}{% endif %}": "x",
+		"{{ {'a': {}}}}":                              "{'a': {}}",
+		"{{ '}}' }}{{ \"%}\" }}":                      "}}%}",
+		`a\n"b"{{ '\n"\\' }}`:                         "a\\n\"b\"\n\"\\",
+		"{% raw %}\n {{ x }} {% if %}{% endraw %}\nb": "\n {{ x }} {% if %}b",
+		"{%- raw -%} a {%- endraw -%} b":              "ab",
+		"{{ '{{' }} {":                                "{{ {",
+		"{% generation %}x{% endgeneration %}":        "x",
+	} {
+		if got, err := Render(template, hi, Options{}); err != nil || got != want {
+			t.Errorf("%q: %q, %v, want %q", template, got, err, want)
+		}
+	}
+}
+
+// TestHostile has templates that would not end, overflow the stack or exhaust memory. A failure is a crash or a hang.
+func TestHostile(t *testing.T) {
+	for name, template := range map[string]string{
+		"loops":    strings.Repeat("{% for i in range(99999) %}", 6) + strings.Repeat("{% endfor %}", 6),
+		"range":    "{% for i in range(1000000000) %}x{% endfor %}",
+		"macro":    "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+		"alias":    "{% macro f(g) %}{{ g(g) }}{% endmacro %}{{ f(f) }}",
+		"caller":   "{% macro f() %}{{ caller(caller) }}{% endmacro %}{% call(x) f() %}{{ x(x) }}{% endcall %}",
+		"doubling": "{% set ns = namespace(x='xx') %}{% for i in range(99) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
+		"block":    "{% set x = 'xx' %}" + strings.Repeat("{% set x %}{{ x }}{{ x }}{{ x }}{{ x }}{% endset %}", 40),
+		"list":     "{% set ns = namespace(x=[1]) %}{% for i in range(99) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
+		"output":   "{% set x = 'x' * 1000000 %}{% for i in range(99) %}{{ x }}{% endfor %}",
+		"size":     strings.Repeat("x", maxTemplateBytes+1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			start := time.Now()
+			got, err := Render(template, hi, Options{})
+			if !errors.Is(err, ErrLimit) {
+				t.Errorf("%d bytes, error %v after %v, want ErrLimit", len(got), err, time.Since(start))
+			}
+		})
+	}
+}
+
+func TestErrors(t *testing.T) {
+	for template, want := range map[string]string{
+		"{{ raise_exception('no ' ~ messages[0].role) }}": "rejects the conversation: no user",
+		"{{ raise_exception() }}":                         "no reason given",
+		"{{ x":                                            `no "}}"`,
+		"{% if true %}x":                                  "chat: ",
+		"{% raw %}x":                                      "no endraw",
+		"{{ nothing() }}":                                 "chat: ",
+		"{{ 'x' * -1 }}{{ range('a') }}":                  "chat: ",
+		"{{ range(1, 2, 0) }}":                            "step of 0",
+		"{% set x, y = (1, 2) %}":                         "several variables",
+		"{{ strftime_now(1) }}":                           "one format",
+		"{% set _fd_loop = 1 %}":                          "reserved",
+	} {
+		_, err := Render(template, hi, Options{})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: error %v, want one with %q", template, err, want)
+		}
+		var raised *RaisedError
+		if errors.As(err, &raised) != strings.Contains(template, "raise_exception") {
+			t.Errorf("%q: %v is of the wrong type", template, err)
+		}
+	}
+}
+
+func TestStrftime(t *testing.T) { // as CPython 3.11's datetime.strftime
+	early := time.Date(2025, 3, 7, 4, 5, 9, 1000, time.UTC)
+	for format, want := range map[string]string{
+		"%d %b %Y": "07 Mar 2025", "%-d %B %y": "7 March 25", "%A %a %j %p %I": "Friday Fri 066 AM 04", "%H:%M:%S.%f": "04:05:09.000001",
+		"%u %w %%": "5 5 %", "%e|%-H|%-j": " 7|4|66", "%Q %-Q %": "%Q %-Q %", "é %F %T": "é 2025-03-07 04:05:09",
+	} {
+		if got := strftime(early, format); got != want {
+			t.Errorf("%q: %q, want %q", format, got, want)
+		}
+	}
+}
+
+func FuzzRender(f *testing.F) {
+	f.Add("chatml", "hi")
+	f.Add("{%- for m in messages -%}{{ m.content|trim }}{% break %}{%- endfor +%}\n x", " a ")
+	f.Add("{% macro f(x) %}{{ x|tojson }}{% endmacro %}{{ f({'a': [1]}) }}{% raw %}{{{% endraw %}", "b")
+	f.Add("{% set a = 1 %}{% set x %}y{% endset %}{# c #}{{ 'a'[::-1] ~ x }}", "")
+	f.Fuzz(func(t *testing.T, template, content string) {
+		if strings.ContainsAny(template, "*") { // repeats a string as often as a literal says: bounded by nothing
+			return
+		}
+		text, err := Render(template, []Message{{"user", content}}, Options{BOS: "<s>", Now: now})
+		if err != nil && text != "" {
+			t.Fatalf("%q with error %v", text, err)
+		}
+	})
+}
+
+func BenchmarkRender(b *testing.B) {
+	tmpl, err := Parse("chatml")
+	if err != nil {
+		b.Fatal(err)
+	}
+	messages := []Message{{"system", "Be brief."}, {"user", "Hi"}, {"assistant", "Hello!"}, {"user", strings.Repeat("long ", 1000)}}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := tmpl.Render(messages, Options{AddGenerationPrompt: true}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
