@@ -32,7 +32,7 @@ func (k *Kernels) packStrip(s *scratch, dst, src []byte, t quant.Type, rows, col
 		_, _ = src[(strip+1)*lanes*rowBytes-1], dst[(whole-u0)*l.bytes-1]
 		s.packArgs = packArgs{
 			dst: unsafe.Pointer(&dst[0]), src: unsafe.Pointer(&src[first]),
-			rowBytes: int64(rowBytes), units: int64(whole - u0), ahead: int64(lanes * rowBytes),
+			rowBytes: int64(rowBytes), units: int64(whole - u0), ahead: packAhead,
 		}
 		f((*byte)(unsafe.Pointer(&s.packArgs)))
 		dst, u0 = dst[(whole-u0)*l.bytes:], whole
@@ -41,6 +41,10 @@ func (k *Kernels) packStrip(s *scratch, dst, src []byte, t quant.Type, rows, col
 		packUnits(dst, src[strip*lanes*rowBytes:min((strip+1)*lanes, rows)*rowBytes], t, rowBytes, u0, u1)
 	}
 }
+
+// packAhead is how far ahead of its columns packing prefetches in every row: as good as anything from 64 to
+// 256 bytes (L2: 29.5 GB/s of Q8_0 products in file order; 27 with the next strip instead).
+const packAhead = 192
 
 // packArgs is what a packing kernel reads: whole units of 16 rows. Its offsets are known to the generator.
 type packArgs struct {

@@ -13,12 +13,12 @@ import (
 func (k *Kernels) install() {
 	if k.level >= simd.AVX2 {
 		k.tiles = tiles2
+		k.packs = packs2
 		k.quantize = quantize2
 		k.read = read2
 	}
 	if k.level >= simd.AVX512 {
 		k.tiles = tiles512
-		k.packs = packs512
 		k.read = read512
 	}
 }
@@ -52,18 +52,18 @@ var tiles512 = [len(layouts)][4]kernel{
 	quant.Q6_K: {tileQ6_Kx1AVX512, tileQ6_Kx2AVX512, tileQ6_Kx4AVX512, tileQ6_Kx8AVX512},
 }
 
-var packs512 = [len(layouts)]kernel{
-	quant.F32:  packF32AVX512,
-	quant.F16:  packF16AVX512,
-	quant.BF16: packBF16AVX512,
-	quant.Q8_0: packQ8_0AVX512,
-	quant.Q4_0: packQ4_0AVX512,
-	quant.Q4_1: packQ4_1AVX512,
-	quant.Q5_0: packQ5_0AVX512,
-	quant.Q5_1: packQ5_1AVX512,
-	quant.Q4_K: packQ4_KAVX512,
-	quant.Q5_K: packQ5_KAVX512,
-	quant.Q6_K: packQ6_KAVX512,
+var packs2 = [len(layouts)]kernel{
+	quant.F32:  packF32AVX2,
+	quant.F16:  packF16AVX2,
+	quant.BF16: packBF16AVX2,
+	quant.Q8_0: packQ8_0AVX2,
+	quant.Q4_0: packQ4_0AVX2,
+	quant.Q4_1: packQ4_1AVX2,
+	quant.Q5_0: packQ5_0AVX2,
+	quant.Q5_1: packQ5_1AVX2,
+	quant.Q4_K: packQ4_KAVX2,
+	quant.Q5_K: packQ5_KAVX2,
+	quant.Q6_K: packQ6_KAVX2,
 }
 
 // quantArgs is known to the generator too.

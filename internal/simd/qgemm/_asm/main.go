@@ -26,9 +26,9 @@ var parts = map[string]func(){
 		}
 		read2()
 	},
-	"pack512": func() {
+	"pack": func() {
 		for _, f := range packFormats {
-			pack512(f)
+			pack(f)
 		}
 	},
 	"acts": quantizeAVX2,
