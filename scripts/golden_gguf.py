@@ -56,6 +56,7 @@ def everything(path):
     w.add_key_value("a.f64", [0.1], V.ARRAY, sub_type=V.FLOAT64)
     w.add_key_value("a.bool", [True, False, True], V.ARRAY, sub_type=V.BOOL)
     w.add_tensor("norm.weight", np.arange(5, dtype=np.float32) / 2 - 1)
+    w.add_tensor("full.weight", np.arange(16, dtype=np.float32))  # 64 bytes: no padding behind it
     w.add_tensor("half.weight", np.arange(12, dtype=np.float16).reshape(3, 4))
     w.add_tensor("q8.weight", pattern(2 * 3 * 2 * 34, 7).reshape(2, 3, 2 * 34), raw_dtype=T.Q8_0)
     w.add_tensor("q4k.weight", pattern(2 * 144, 5).reshape(2, 144), raw_dtype=T.Q4_K)

@@ -75,6 +75,7 @@ var badFiles = []struct {
 	{"dims", header(1, 0).info("t", 0, 0, 1, 1, 1, 1, 1), []string{`tensor "t"`, "5 dimensions", "offset 24"}},
 	{"dim", header(1, 0).info("t", 0, 0, 1<<63).zeros(99), []string{`tensor "t"`, "dimension 0"}},
 	{"dims product", header(1, 0).info("t", 0, 0, 1<<32, 1<<32).zeros(99), []string{`tensor "t"`, "dimension 1"}},
+	{"elements overflow", header(1, 0).info("t", 99, 0, 1<<62, 3).zeros(99), []string{`tensor "t"`, "dimension 1"}},
 	{"bytes overflow", header(1, 0).info("t", 0, 0, 1<<62).zeros(99), []string{`tensor "t"`, "too large"}},
 	{"blocks", header(1, 0).info("t", 12, 0, 128, 2).zeros(999), []string{`tensor "t"`, "rows of 128 weights", "Q4_K blocks of 256"}},
 	{"offset", header(1, 0).info("t", 0, 1<<63, 4).zeros(99), []string{`tensor "t"`, "offset 9223372036854775808"}},
@@ -125,6 +126,16 @@ func TestTruncated(t *testing.T) {
 		if _, err := Parse(data[:n:n]); (err == nil) != (n >= whole) {
 			t.Fatalf("%d of %d bytes: error %v", n, len(data), err)
 		}
+	}
+}
+
+func TestBadBools(t *testing.T) {
+	f, err := Parse(append(header(0, 1).array("k", Bool, 3), 0, 1, 2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Meta.Bools("k"); err == nil || !strings.Contains(err.Error(), `key "k": element 2: bool of value 2`) {
+		t.Errorf("a bool that is neither: %v", err)
 	}
 }
 
@@ -238,6 +249,7 @@ func TestWriteErrors(t *testing.T) {
 		"overflow":      {tensors: with(func(t *weights.Tensor) { t.Shape = []int{math.MaxInt, 2, 2} }), want: "impossible shape"},
 		"row overflow":  {tensors: with(func(t *weights.Tensor) { t.Shape = []int{math.MaxInt, 2} }), want: "bytes of data"},
 		"blocks":        {tensors: with(func(t *weights.Tensor) { t.Type = quant.Q4_0 }), want: "Q4_0 blocks of 32"},
+		"long data":     {tensors: with(func(t *weights.Tensor) { t.Data = make([]byte, 9) }), want: "9 bytes of data"},
 		"short data":    {tensors: with(func(t *weights.Tensor) { t.Data = t.Data[1:] }), want: "7 bytes of data"},
 	} {
 		var b bytes.Buffer

@@ -53,7 +53,12 @@ func TestTruncatedWhileMapped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Truncate(path, 100); err != nil {
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The modification time as before: the size alone must tell.
+	if err := errors.Join(os.Truncate(path, 100), os.Chtimes(path, time.Time{}, info.ModTime())); err != nil {
 		t.Fatal(err)
 	}
 	changed := func(what string, err error) {
@@ -107,18 +112,25 @@ func TestChangedWhileMapped(t *testing.T) {
 		t.Errorf("written to: %v", err)
 	}
 
-	// The lengths of strings are checked again when they are decoded.
+	// The lengths of strings are checked again when they are decoded: the last, "word 16383", now
+	// reaches beyond the array by one byte, or every one is enormous.
 	f, path = openLarge(t)
 	w, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	if _, err := w.WriteAt(bytes.Repeat([]byte{0xff}, 64), int64(f.Meta.values["words"].start+1000)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.Meta.Strings("words"); !errors.Is(err, weights.ErrChanged) {
-		t.Errorf("overwritten array: %v", err)
+	array := f.Meta.values["words"]
+	for _, c := range []struct {
+		at   int
+		data []byte
+	}{{array.end - 18, []byte{11}}, {array.start, bytes.Repeat([]byte{0xff}, 64)}} {
+		if _, err := w.WriteAt(c.data, int64(c.at)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Meta.Strings("words"); !errors.Is(err, weights.ErrChanged) {
+			t.Errorf("overwritten array at %d: %v", c.at, err)
+		}
 	}
 }
 

@@ -56,6 +56,7 @@ func everything() ([]KV, []weights.Tensor) {
 			{"a.f32", []float32{0.5, -1000}}, {"a.f64", []float64{0.1}}, {"a.bool", []bool{true, false, true}},
 		}, []weights.Tensor{
 			{Name: "norm.weight", Type: quant.F32, Shape: []int{5}, Data: floats(-1, -0.5, 0, 0.5, 1)},
+			{Name: "full.weight", Type: quant.F32, Shape: []int{16}, Data: floats(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)},
 			{Name: "half.weight", Type: quant.F16, Shape: []int{3, 4}, Data: half},
 			{Name: "q8.weight", Type: quant.Q8_0, Shape: []int{2, 3, 64}, Data: pattern(2*3*2*34, 7)},
 			{Name: "q4k.weight", Type: quant.Q4_K, Shape: []int{2, 256}, Data: pattern(2*144, 5)},
@@ -217,7 +218,7 @@ func fetch(m *Meta, kv KV) (any, error) {
 func TestMetaErrors(t *testing.T) {
 	data := write(t, []KV{
 		{"s", "x"}, {"u", uint32(7)}, {"neg", int32(-7)}, {"big", uint64(math.MaxUint64)}, {"f", float32(1)}, {"b", true},
-		{"as", []string{"x"}}, {"ai", []int32{1}}, {"abig", []int64{1 << 40}}, {"af", []float32{1}}, {"ab", []bool{true}},
+		{"as", []string{"x"}}, {"ai", []int32{1}}, {"abig", []int64{1 << 40}}, {"alow", []int64{-1 << 40}}, {"af", []float32{1}}, {"ab", []bool{true}},
 	}, nil)
 	f, err := Parse(data)
 	if err != nil {
@@ -238,11 +239,11 @@ func TestMetaErrors(t *testing.T) {
 	}
 	fits := map[string]string{
 		"string": "s", "an unsigned integer": "u", "an integer": "u neg", "a float": "f", "bool": "b",
-		"an array of strings": "as", "integers": "u neg ai abig", "an array of int32": "ai", "an array of floats": "af", "an array of bools": "ab",
+		"an array of strings": "as", "integers": "u neg ai abig alow", "an array of int32": "ai", "an array of floats": "af", "an array of bools": "ab",
 	}
 	found := map[string]string{
 		"s": "string", "u": "uint32", "neg": "", "big": "", "f": "float32", "b": "bool", "as": "an array of 1 strings",
-		"ai": "an array of 1 int32s", "abig": "", "af": "an array of 1 float32s", "ab": "an array of 1 bools",
+		"ai": "an array of 1 int32s", "abig": "", "alow": "", "af": "an array of 1 float32s", "ab": "an array of 1 bools",
 	}
 	for want, get := range accessors {
 		if err := get("missing"); !errors.Is(err, weights.ErrNotFound) || !strings.Contains(err.Error(), `"missing"`) {
@@ -361,6 +362,17 @@ func TestShardErrors(t *testing.T) {
 	data, err := os.ReadFile(shardPath("testdata/split", 0, 3))
 	if err != nil {
 		t.Fatal(err)
+	}
+	// One tensor more claimed than the shards hold.
+	more := copyShards(0, 1, 2)
+	claim := raw{}.str(keySplitTensors).u32(uint32(Int32))
+	at := bytes.Index(data, claim) + len(claim)
+	changed := slices.Concat(data[:at], raw{}.u32(4), data[at+4:])
+	if err := os.WriteFile(shardPath(more, 0, 3), changed, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(shardPath(more, 0, 3)); err == nil || !strings.Contains(err.Error(), "is 4, the shards hold 3 tensors") {
+		t.Errorf("a tensor too few: %v", err)
 	}
 	if _, err := Parse(data); err == nil || !strings.Contains(err.Error(), "split into 3 files") {
 		t.Errorf("one shard in memory: %v", err)

@@ -193,6 +193,15 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
+func TestHeaderLimit(t *testing.T) {
+	data := make([]byte, 8+maxHeader+1)
+	binary.LittleEndian.PutUint64(data, maxHeader+1)
+	data[8] = '{'
+	if _, err := Parse(data); err == nil || !strings.Contains(err.Error(), "limit 100000000") {
+		t.Errorf("a header beyond the limit: %v", err)
+	}
+}
+
 func TestGoodFiles(t *testing.T) {
 	for name, data := range map[string][]byte{
 		"nothing":       build(`{}`, 0),
