@@ -81,7 +81,7 @@ func (b *Backend) prepare(w *weight) error {
 func (b *Backend) reservePacked() error {
 	var total int64
 	for _, w := range b.weights {
-		if w.reserved == nil && w.vector == nil {
+		if w.reserved == nil {
 			total += w.packedBytes()
 		}
 	}
@@ -92,7 +92,7 @@ func (b *Backend) reservePacked() error {
 	b.packed = append(b.packed, r)
 	rest := r.Bytes
 	for _, w := range b.weights {
-		if w.reserved == nil && w.vector == nil {
+		if w.reserved == nil {
 			n := w.packedBytes()
 			w.reserved, rest = rest[:n:n], rest[n:]
 		}

@@ -33,6 +33,9 @@ func (c *kv) pageLen() int {
 }
 
 func (c *kv) CopyPage(dst, src int32) error {
+	if n := int32(len(c.pages)); dst < 0 || dst >= n || src < 0 || src >= n {
+		return fmt.Errorf("ref: copy of page %d to %d in a cache of %d", src, dst, n)
+	}
 	c.pages[dst] = append([]float64(nil), c.pages[src]...)
 	return nil
 }

@@ -97,10 +97,17 @@ func (b *Backend) RMSNorm(dst, x ops.Buf, w ops.Weight, eps float32) {
 	}
 }
 
+// Values returns what a buffer holds, [rows, cols], for tests.
+func (b *Backend) Values(x ops.Buf) []float64 { return x.(*buf).data[:x.(*buf).rows*x.(*buf).cols] }
+
 func (b *Backend) Linear(x ops.Buf, ps []ops.Projection) {
 	in := x.(*buf)
 	for _, p := range ps {
 		w, y := p.W.(*weight), p.Y.(*buf)
+		if w.cols != in.cols || w.rows != y.cols {
+			b.err = fmt.Errorf("ref: tensor %q [%d %d] between buffers of %d and %d columns", w.name, w.rows, w.cols, in.cols, y.cols)
+			return
+		}
 		var bias []float32
 		if p.Bias != nil {
 			bias = p.Bias.(*weight).row(0)
@@ -140,7 +147,9 @@ func (b *Backend) GatedMul(dst, gate, up ops.Buf, act ops.Activation) {
 
 func activate(x float64, act ops.Activation) float64 {
 	if act == ops.GELUTanh {
-		return 0.5 * x * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x)))
+		// x/2·(1+tanh(u)) in a form that does not cancel for large negative u.
+		u := math.Sqrt(2/math.Pi) * (x + 0.044715*x*x*x)
+		return x / (1 + math.Exp(-2*u))
 	}
 	return x / (1 + math.Exp(-x))
 }

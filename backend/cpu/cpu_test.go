@@ -1,0 +1,27 @@
+package cpu
+
+import (
+	"testing"
+
+	"github.com/flashdecode/flashdecode/backend/backendtest"
+	"github.com/flashdecode/flashdecode/internal/simd"
+	"github.com/flashdecode/flashdecode/ops"
+)
+
+func TestConformance(t *testing.T) {
+	for _, l := range simd.Levels() {
+		for _, fileOrder := range []bool{false, true} {
+			name := l.String()
+			if fileOrder {
+				name += "/file"
+			}
+			t.Run(name, func(t *testing.T) {
+				backendtest.Run(t, backendtest.Options{
+					New:         func() (ops.Backend, error) { return New(Options{Workers: 2, Level: &l, FileOrder: fileOrder}) },
+					Activations: 1.0 / 254,
+					Few:         l != simd.Detect() || fileOrder || l == simd.Generic,
+				})
+			})
+		}
+	}
+}

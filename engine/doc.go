@@ -1,0 +1,12 @@
+// Package engine runs many sequences through one model.
+//
+// Terms. A Request is a prompt and what to do with it; its Stream delivers the tokens. A step is one forward pass
+// over a batch: one row for every sequence that decodes, then, as far as the budget of rows reaches, pieces of
+// prompts (chunked prefill), oldest first. So a long prompt delays running streams by one bounded step at a time.
+//
+// Memory is pages (package kvcache). A sequence is admitted when its first piece fits. When a running sequence needs
+// a page and none is left, the youngest sequence is preempted: its pages are freed, and it waits at the head of the
+// queue to be computed again, with whatever its prefix still finds in the cache. Nothing it has delivered changes.
+//
+// One goroutine owns the model, the cache and all sequences; Submit, Close and the Streams are safe to use from any.
+package engine
