@@ -14,8 +14,9 @@ Two measures, on the file as it is (weights quantised, activations rounded to 8 
   dropped; each starts on BOS if the file says that BOS is added (it replaces the window's first token);
   in each, the last 255 tokens are predicted. transformers' float32 perplexity stands beside it.
 
-Every finished item is kept in .cache/golden_real, so a run can be cut into short ones:
-golden_llamacpp.py forced|windows smollm2|gemma3 FIRST LAST, then golden_llamacpp.py join.
+Every finished item is kept in .cache/golden_real and not done again, so a run can be cut into short ones:
+golden_llamacpp.py forced|windows smollm2|gemma3 FIRST LAST, then golden_llamacpp.py join. Delete that folder
+to start anew.
 """
 import json
 import math
@@ -44,7 +45,7 @@ SETTINGS = {  # flash attention, KV type, tokens a call
 
 def llamacpp(path, settings, lines, dump=None):
     """Log-probabilities by llama.cpp, a list for each line (FROM id id …)."""
-    command = [PEERS / "bin" / "llamacpp_score", path, "1", *settings] + ([dump] if dump else [])
+    command = [PEERS / "bin" / "llamacpp_score", path, "1", *settings] + ([str(real.STEPS), dump] if dump else [])
     done = subprocess.run(command, input="\n".join(lines) + "\n", text=True, capture_output=True, check=True)
     return [[float(x) for x in line.split()] for line in done.stdout.splitlines()]
 
@@ -65,13 +66,14 @@ def forced(name, i, model):
     ids = row["ids"] + row["greedy"]
     want = model(torch.tensor([ids[:-1]]), use_cache=False, logits_to_keep=real.STEPS).logits[0].log_softmax(-1)
     result, dump = {}, real.CACHE / f"{name}.logits.f32"
-    line = "1 " + " ".join(map(str, ids))
+    text = " ".join(map(str, ids))
     for key, settings in SETTINGS.items():
-        scores = llamacpp(real.MODELS / real.FILES[name], settings, [line], dump)[0]
-        got = torch.from_numpy(np.fromfile(dump, "<f4").reshape(len(ids) - 1, -1)[-real.STEPS:]).log_softmax(-1)
+        start = 1 if settings[2] == "512" else len(row["ids"])  # token by token only what was generated
+        scores = llamacpp(real.MODELS / real.FILES[name], settings, [f"{start} {text}"], dump)[0]
+        got = torch.from_numpy(np.fromfile(dump, "<f4").reshape(real.STEPS, -1)).log_softmax(-1)
         result[key] = {"logprob": scores, "kl": float((want.exp() * (want - got)).sum(-1).double().mean())}
     dump.unlink()
-    exact = llamacpp(f32_file(name), ("0", "f32", "512"), [line])[0]
+    exact = llamacpp(f32_file(name), ("0", "f32", "512"), [f"1 {text}"])[0]
     result["float32 file, fa off, kv f32, 512 a call"] = {"logprob": exact, "kl": None}
     (real.CACHE / f"{name}.forced.{i}.json").write_text(json.dumps(result))
 
@@ -117,12 +119,14 @@ def summary(name):
     assert len(rows) == len(golden), f"{name}: {len(rows)} of {len(golden)} prompts scored"
     out = {"file": real.FILES[name], "forced": {}, "perplexity": {}}
     for key in rows[0]:
-        delta = [np.abs(np.array(r[key]["logprob"]) - g["forced"]) for r, g in zip(rows, golden)]
+        delta = [np.abs(np.array(r[key]["logprob"]) - g["forced"][-len(r[key]["logprob"]):])
+                 for r, g in zip(rows, golden)]
         tail = np.concatenate([d[-real.STEPS:] for d in delta])
         out["forced"][key] = {
             "mean_abs_generated": round(float(tail.mean()), 6), "max_abs_generated": round(float(tail.max()), 5),
-            "mean_abs_all": round(float(np.concatenate(delta).mean()), 6),
             "mean_abs_by_prompt": [round(float(d[-real.STEPS:].mean()), 5) for d in delta]}
+        if ", 512 a call" in key:  # over the prompts' own tokens too
+            out["forced"][key]["mean_abs_all"] = round(float(np.concatenate(delta).mean()), 6)
         if rows[0][key]["kl"] is not None:
             out["forced"][key]["mean_kl_generated"] = float(f"{np.mean([r[key]['kl'] for r in rows]):.4g}")
     count = len(windows) * (WINDOW - FIRST_PREDICTED)
@@ -158,11 +162,13 @@ def collect(what, name, first=0, last=10**6):
     tokenizer, model = real.load(name)
     if what == "forced":
         for i in range(first, min(last, len(real.prompts(name)))):
-            forced(name, i, model)
+            if not (real.CACHE / f"{name}.forced.{i}.json").exists():
+                forced(name, i, model)
         return
     ids, rows = text_windows(name, tokenizer)
     for i in range(first, min(last, len(rows))):
-        window(name, i, rows[i], len(ids), model)
+        if not (real.CACHE / f"{name}.window.{i}.json").exists():
+            window(name, i, rows[i], len(ids), model)
     if not (real.CACHE / f"{name}.program.json").exists():
         perplexity_program(name)
 

@@ -1,12 +1,12 @@
 // Scores token sequences with llama.cpp under teacher forcing: the peer's own distance from float32.
 //
-// usage: llamacpp_score MODEL.gguf THREADS FA(0|1) KV(f16|f32|q8_0) STEP [LOGITS.f32] < sequences > scores
+// usage: llamacpp_score MODEL.gguf THREADS FA(0|1) KV(f16|f32|q8_0) STEP [LAST LOGITS.f32] < sequences > scores
 //
 // A line of input is FROM followed by the ids of one sequence, all separated by blanks. A line of output holds
 // the natural log-probabilities of ids FROM, FROM+1, … given everything before them. With LOGITS the logits
-// behind them are appended to that file (float32, [predictions, vocabulary] a sequence). STEP is how many
-// tokens one llama_decode gets: 512 takes the prompt path, 1 the decoding path. The work is done in double
-// from the logits on, so that only llama.cpp's own error shows.
+// behind the last LAST of them are appended to that file (float32, [LAST, vocabulary] a sequence). STEP is how
+// many tokens one llama_decode gets from FROM-1 on: 512 takes the prompt path, 1 the decoding path (what lies
+// before goes in calls of 512). The work is done in double from the logits on: only llama.cpp's error shows.
 #include "llama.h"
 #include <algorithm>
 #include <cmath>
@@ -27,8 +27,8 @@ static double log_prob(const float *logits, int vocabulary, int id) {
 }
 
 int main(int argc, char **argv) {
-    if (argc < 6) die("usage: llamacpp_score MODEL THREADS FA KV STEP [LOGITS] < sequences");
-    const int threads = atoi(argv[2]), step = atoi(argv[5]);
+    if (argc < 6) die("usage: llamacpp_score MODEL THREADS FA KV STEP [LAST LOGITS] < sequences");
+    const int threads = atoi(argv[2]), step = atoi(argv[5]), last = argc > 7 ? atoi(argv[6]) : 0;
     const std::string kv = argv[4];
     llama_log_set([](ggml_log_level, const char *, void *) {}, nullptr);
     llama_backend_init();
@@ -43,8 +43,8 @@ int main(int argc, char **argv) {
     llama_context *ctx = llama_init_from_model(model, p);
     if (!ctx) die("cannot make a context");
     const int vocabulary = llama_vocab_n_tokens(llama_model_get_vocab(model));
-    FILE *out = argc > 6 ? fopen(argv[6], "wb") : nullptr;
-    if (argc > 6 && !out) die("cannot write the logits file");
+    FILE *out = argc > 7 ? fopen(argv[7], "wb") : nullptr;
+    if (argc > 7 && !out) die("cannot write the logits file");
     llama_batch batch = llama_batch_init(512, 0, 1);
 
     std::string line;
@@ -58,7 +58,7 @@ int main(int argc, char **argv) {
         llama_memory_clear(llama_get_memory(ctx), true);
         // the last id is only predicted, never fed
         for (int at = 0, n; at < (int) ids.size() - 1; at += n) {
-            n = std::min<int>({step, 512, (int) ids.size() - 1 - at});
+            n = at < from - 1 && step < 512 ? std::min(512, from - 1 - at) : std::min<int>({step, 512, (int) ids.size() - 1 - at});
             batch.n_tokens = n;
             for (int i = 0; i < n; i++) {
                 batch.token[i] = ids[at + i];
@@ -72,7 +72,8 @@ int main(int argc, char **argv) {
                 if (!batch.logits[i]) continue;
                 const float *logits = llama_get_logits_ith(ctx, i);
                 printf("%.7f ", log_prob(logits, vocabulary, ids[at + i + 1]));
-                if (out && fwrite(logits, sizeof(float), vocabulary, out) != (size_t) vocabulary) die("disk full");
+                const bool kept = out && at + i + 1 >= (int) ids.size() - last;
+                if (kept && fwrite(logits, sizeof(float), vocabulary, out) != (size_t) vocabulary) die("disk full");
             }
         }
         printf("\n");
