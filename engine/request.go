@@ -124,6 +124,7 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 		tokens: append(make([]int32, 0, len(r.Prompt)+min(limit, 4096)), r.Prompt...),
 		stream: &Stream{e: e, tokens: make(chan Token, streamBuffer), prompt: len(r.Prompt)},
 	}
+	s.unhook = context.AfterFunc(ctx, e.signal) // before the loop can see s
 	e.mu.Lock()
 	closed := e.closing
 	if !closed {
@@ -131,9 +132,9 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 	}
 	e.mu.Unlock()
 	if closed {
+		s.unhook()
 		return nil, ErrClosed
 	}
-	s.unhook = context.AfterFunc(ctx, e.signal)
 	e.signal()
 	return s.stream, nil
 }
