@@ -86,6 +86,15 @@ func Root(t testing.TB) string {
 	}
 }
 
+// SkipEmulated skips a test of what user-mode emulation does not reproduce (the address of a fault, which
+// pages are resident). make test-arm64 sets FLASHDECODE_EMULATED=1.
+func SkipEmulated(t testing.TB, why string) {
+	t.Helper()
+	if os.Getenv("FLASHDECODE_EMULATED") == "1" {
+		t.Skipf("under emulation: %s", why)
+	}
+}
+
 // The real models of scripts/fetch_models.sh.
 const (
 	SmolLM2 = "SmolLM2-135M-Instruct.Q4_1.gguf"

@@ -169,6 +169,15 @@ func TestRand(t *testing.T) {
 	}
 }
 
+func TestSkipEmulated(t *testing.T) {
+	for env, want := range map[string]string{"1": "under emulation: %s", "": ""} {
+		t.Setenv("FLASHDECODE_EMULATED", env)
+		if f := try(func(t testing.TB) { SkipEmulated(t, "x") }); f.skipped != want {
+			t.Errorf("FLASHDECODE_EMULATED=%q: %q", env, f.skipped)
+		}
+	}
+}
+
 func TestModel(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("FLASHDECODE_MODELS", dir)
