@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/flashdecode/flashdecode/weights"
+	"github.com/flashdecode/flashdecode/weights/internal/faulttest"
 	"github.com/flashdecode/flashdecode/weights/quant"
 )
 
@@ -48,6 +49,7 @@ func sum(data []byte) (s int) {
 }
 
 func TestTruncatedWhileMapped(t *testing.T) {
+	faulttest.Need(t)
 	f, path := openLarge(t)
 	w, err := f.Tensor("w")
 	if err != nil {

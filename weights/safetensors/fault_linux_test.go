@@ -8,10 +8,12 @@ import (
 	"testing"
 
 	"github.com/flashdecode/flashdecode/weights"
+	"github.com/flashdecode/flashdecode/weights/internal/faulttest"
 	"github.com/flashdecode/flashdecode/weights/quant"
 )
 
 func TestTruncatedWhileMapped(t *testing.T) {
+	faulttest.Need(t)
 	path := filepath.Join(t.TempDir(), "m.safetensors")
 	if err := os.WriteFile(path, build(`{"a":{"dtype":"F32","shape":[65536],"data_offsets":[0,262144]}}`, 1<<18), 0o644); err != nil {
 		t.Fatal(err)

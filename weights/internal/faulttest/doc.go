@@ -1,0 +1,2 @@
+// Package faulttest helps tests that let a mapped file be truncated.
+package faulttest
