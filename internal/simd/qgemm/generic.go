@@ -150,15 +150,15 @@ func (w *block) decodeScales(unit, pair []byte, b int) {
 
 // decodeQ6K reads row b%4 of half b/4: see quant.Dequantize for the order of the codes.
 func (w *block) decodeQ6K(unit []byte, b int) {
-	low := unit[320+b/4*24*64+b%2*8*64:]
-	pairs := unit[320+b/4*24*64+16*64:]
+	low := unit[320+b/4*24*64+b%2*64:]
+	pairs := unit[320+b/4*24*64+128:]
 	for r := range lanes {
 		d := half(unit[2*r:])
 		for s := range 2 {
 			w.d[s][r] = d * float32(int8(unit[64+16*(2*b+s)+r]))
 		}
 		for i := range blockLen {
-			at := 64*(i/4) + 4*r + i%4
+			at := 192*(i/4) + 4*r + i%4
 			code := low[at]>>(b%4/2*4)&15 | pairs[at]>>(b%4*2)&3<<4
 			w.code[r][i] = int8(code) - 32
 		}

@@ -223,8 +223,11 @@ func unpackScales(p []byte) (scales, mins [8]uint8) {
 
 // packQ6K packs a super-block of Q6_K.
 //
-//	d [16], 32 bytes unused, scales [16][16], then for each half of 128 columns:
-//	low nibbles [16][16][4], upper bit pairs [8][16][4], in the file's order
+//	d [16], 32 bytes unused, scales [16][16], then for each half of 128 columns
+//	8 times: low nibbles [2][16][4] of rows 0 and 2, and of 1 and 3, upper bit pairs [16][4]
+//
+// The bits of a byte are those of the file, whose "rows" are blocks of 32 columns here; all that holds
+// columns 4c.. of the four blocks of a half lies together.
 func packQ6K(unit, row []byte, r int) {
 	put16(unit[2*r:], get16(row[208:]))
 	put16(unit[32+2*r:], 0)
@@ -232,9 +235,12 @@ func packQ6K(unit, row []byte, r int) {
 		unit[64+16*s+r] = row[192+s]
 	}
 	for h := range 2 {
-		out := unit[320+h*24*64+4*r:]
-		packDwords(out, row[64*h:64*h+64], 0)
-		packDwords(out[16*64:], row[128+32*h:128+32*h+32], 0)
+		low, pairs, out := row[64*h:64*h+64], row[128+32*h:], unit[320+h*24*64+4*r:]
+		for c := range 8 {
+			put32(out[192*c:], get32(low[4*c:]))
+			put32(out[192*c+64:], get32(low[32+4*c:]))
+			put32(out[192*c+128:], get32(pairs[4*c:]))
+		}
 	}
 }
 

@@ -333,7 +333,17 @@ func (p *packer) q6(half int) {
 		p.byteRows(half, v, 64+64*i, 64+64*i+16, 64+64*i+32, 64+64*i+48)
 	}
 	for h := range 2 {
-		p.copyDwords(half, 64*h, 320+h*24*64, 4)
-		p.copyDwords(half, 128+32*h, 320+h*24*64+16*64, 2)
+		out := 320 + h*24*64 + 32*half
+		for g := range 4 {
+			for c, v := range p.group(half, 64*h+16*g) {
+				i := 4*g + c
+				VMOVDQU(v, at(p.dst, out+192*(i%8)+64*(i/8)))
+			}
+		}
+		for g := range 2 {
+			for c, v := range p.group(half, 128+32*h+16*g) {
+				VMOVDQU(v, at(p.dst, out+192*(4*g+c)+128))
+			}
+		}
 	}
 }

@@ -97,7 +97,7 @@ func words8(v uint32) Mem {
 
 func (k *kernel2) act(m, off int) Mem { return at(k.x, m*blkBytes+off) }
 
-func (k *kernel2) prefetch(off int) { PREFETCHT0(at(k.w, prefetchBytes+off)) }
+func (k *kernel2) prefetch() { PREFETCHT1(at(k.w, prefetchBytes)) }
 
 // dots returns integer accumulators for each row and half.
 func (k *kernel2) dots(offset int) [][2]reg.VecVirtual {
@@ -155,10 +155,9 @@ func (k *kernel2) bytes() {
 	for b := range 2 {
 		dots := k.dots(0)
 		if b == 0 {
-			k.prefetch(0)
+			k.prefetch()
 		}
 		for c := range 8 {
-			k.prefetch(64 + 512*b + 64*c)
 			x := k.spread(c)
 			for h := range 2 {
 				w, size := YMM(), YMM()
@@ -193,7 +192,6 @@ func widen(t, dot reg.VecVirtual) {
 func (k *kernel2) supers() {
 	k.head = GP64()
 	MOVQ(k.w, k.head)
-	k.prefetch(0)
 	ADDQ(Imm(64), k.w)
 	n := GP64()
 	MOVQ(U32(4), n)
@@ -221,9 +219,7 @@ func (k *kernel2) pair(scale func(b, h int) (d, m reg.VecVirtual)) {
 		size = (k.unit - 64) / 4
 	}
 	nibbles := size - 512
-	for off := 0; off < nibbles; off += 64 {
-		k.prefetch(off)
-	}
+	k.prefetch()
 	for b := range 2 {
 		dots := k.dots(k.offset)
 		sums := dots
@@ -231,9 +227,6 @@ func (k *kernel2) pair(scale func(b, h int) (d, m reg.VecVirtual)) {
 			sums = k.dots(0)
 		}
 		for c := range 8 {
-			if b == 0 {
-				k.prefetch(nibbles + 64*c)
-			}
 			x := k.spread(c)
 			for h := range 2 {
 				w := k.code(nibbles, b, c, h)
@@ -293,21 +286,14 @@ func (k *kernel2) sixes() {
 	scales, n := GP64(), GP64()
 	MOVQ(k.w, k.head)
 	LEAQ(at(k.w, 64), scales)
-	for i := range 5 {
-		k.prefetch(64 * i)
-	}
 	ADDQ(I32(320), k.w)
 	MOVQ(U32(2), n)
 	Label("half")
+	k.prefetch()
 	for b := range 4 {
 		for s := range 2 {
 			dots := k.dots(blkOff32 + 4*s)
 			for c := 4 * s; c < 4*s+4; c++ {
-				if b == 0 {
-					for i := range 3 {
-						k.prefetch(64*c + 512*i)
-					}
-				}
 				x := k.spread(c)
 				for h := range 2 {
 					w := k.six(b, c, h)
@@ -338,12 +324,12 @@ func (k *kernel2) sixes() {
 
 func (k *kernel2) six(b, c, h int) reg.VecVirtual {
 	w, pairs := YMM(), YMM()
-	VMOVDQU(at(k.w, b%2*512+64*c+32*h), w)
+	VMOVDQU(at(k.w, 192*c+b%2*64+32*h), w)
 	if b >= 2 {
 		VPSRLD(Imm(4), w, w)
 	}
 	VPAND(words8(0x0f0f0f0f), w, w)
-	VMOVDQU(at(k.w, 1024+64*c+32*h), pairs)
+	VMOVDQU(at(k.w, 192*c+128+32*h), pairs)
 	shiftBits(pairs, 4-2*b)
 	VPAND(words8(0x30303030), pairs, pairs)
 	VPOR(pairs, w, w)
@@ -359,8 +345,8 @@ func (k *kernel2) floats() {
 		}
 	}
 	for i := range 16 {
-		if k.unit/16*i%64 == 0 {
-			k.prefetch(k.unit / 16 * i)
+		if i == 0 {
+			k.prefetch()
 		}
 		var x []reg.VecVirtual
 		for m := range k.height {
