@@ -152,8 +152,8 @@ func (t *Tokenizer) initByteLevel(c *Config, kinds []kind) error {
 	if p.nfc {
 		t.norm = normalizer{{op: normNFC}}
 	}
-	t.setPieces(kinds)
 	t.ignoreMerges = c.IgnoreMerges || p.ignoreMerges
+	t.setPieces(kinds)
 	merges := make([][2]string, len(c.Merges))
 	for i, m := range c.Merges {
 		// A part may begin with a space in files that store it raw, so the separator is sought behind the first byte.

@@ -6,15 +6,23 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 )
+
+// loaded keeps what load read: parsing takes longer than most tests. Tests leave it as it is.
+var loaded sync.Map
 
 // load reads a file that scripts/golden_tokenizers.py wrote.
 func load[T any](t testing.TB, name string) T {
 	t.Helper()
+	if v, ok := loaded.Load(name); ok {
+		return v.(T)
+	}
 	raw, err := os.ReadFile(filepath.Join("testdata", name))
 	if err != nil {
 		t.Fatal(err)
@@ -31,6 +39,7 @@ func load[T any](t testing.TB, name string) T {
 	if err := json.Unmarshal(data, &v); err != nil {
 		t.Fatal(err)
 	}
+	loaded.Store(name, v)
 	return v
 }
 
@@ -170,6 +179,9 @@ func TestPreTokenizersAgainstTokenizers(t *testing.T) {
 
 func TestByteLevelAgainstTokenizers(t *testing.T) {
 	texts := load[goldenTexts](t, "texts.json.gz").Texts
+	if raceEnabled {
+		texts = texts[:150]
+	}
 	g := load[goldenByteLevel](t, "bytelevel.json.gz")
 	parse := EncodeOptions{ParseSpecial: true}
 	for name, run := range g.Pre {
@@ -181,12 +193,15 @@ func TestByteLevelAgainstTokenizers(t *testing.T) {
 			if name == "qwen2" { // its name stands for the normalisation, too
 				want = g.Pre["qwen2-nfc"].IDs
 			}
-			compare(t, must(t)(New(g.configOf(t, name))), texts, want, parse)
+			compare(t, must(t)(New(g.configOf(t, name))), texts, want[:len(texts)], parse)
 		})
 		t.Run("json/"+name, func(t *testing.T) {
-			tok := must(t)(FromJSON(g.with(t, "pre_tokenizer", run.PreTokenizer), nil))
-			tok.ignoreMerges = preTokenizers[name].ignoreMerges
-			compare(t, tok, texts, run.IDs, parse)
+			file := g.with(t, "pre_tokenizer", run.PreTokenizer)
+			if preTokenizers[name].ignoreMerges {
+				file = bytes.Replace(file, []byte(`"ignore_merges":false`), []byte(`"ignore_merges":true`), 1)
+			}
+			tok := must(t)(FromJSON(file, nil))
+			compare(t, tok, texts, run.IDs[:len(texts)], parse)
 			for i, text := range texts {
 				if got := tok.Decode(run.IDs[i]); got != text {
 					t.Errorf("Decode of text %d: %.80q, want %.80q", i, got, text)
@@ -199,6 +214,7 @@ func TestByteLevelAgainstTokenizers(t *testing.T) {
 func TestAddedTokensAgainstTokenizers(t *testing.T) {
 	texts := load[goldenTexts](t, "texts.json.gz").Special
 	g := load[goldenByteLevel](t, "bytelevel.json.gz")
+	g.JSON = maps.Clone(g.JSON)
 	g.JSON["pre_tokenizer"] = g.Pre["gpt-2"].PreTokenizer
 	for i, run := range g.Added {
 		var base []json.RawMessage

@@ -102,13 +102,25 @@ func (t *Tokenizer) setPieces(kinds []kind) {
 			t.pieces = append(t.pieces, b)
 			t.byteID[b] = int32(id)
 		case !t.byteLevel && (k == kindNormal || k == kindLiteral):
-			t.pieces = append(t.pieces, strings.ReplaceAll(text, metaspace, " ")...)
+			for rest := text; rest != ""; {
+				var part string
+				var found bool
+				if part, rest, found = strings.Cut(rest, metaspace); part != "" {
+					t.cutAtSpace = t.cutAtSpace && !found
+					t.pieces = append(t.pieces, part...)
+				}
+				if found {
+					t.pieces = append(t.pieces, ' ')
+				}
+			}
 			mergeable[id] = true
-			t.cutAtSpace = t.cutAtSpace && !strings.Contains(strings.TrimLeft(text, metaspace), metaspace)
 		default:
 			t.pieces = append(t.pieces, text...)
 		}
 		t.pieceOff[id+1] = uint32(len(t.pieces))
+	}
+	if t.byteLevel && !t.ignoreMerges {
+		return // words are not looked up
 	}
 	words := t.tokens
 	if t.byteLevel {
@@ -128,9 +140,13 @@ func (t *Tokenizer) setPieces(kinds []kind) {
 
 func (t *Tokenizer) setMerges(merges [][2]string) error {
 	t.pairs = newPairTable(len(merges))
+	id := int32(None)
 	for rank, m := range merges {
 		left, right := t.texts.get(m[0]), t.texts.get(m[1])
-		id := t.texts.get(m[0] + m[1])
+		// Trainers number tokens in the order of merges, so most results are the token behind the last one.
+		if id++; !t.valid(id) || len(t.tokens[id]) != len(m[0])+len(m[1]) || t.tokens[id] != m[0]+m[1] {
+			id = t.texts.get(m[0] + m[1])
+		}
 		if left < 0 || right < 0 || id < 0 {
 			return fmt.Errorf("tokenizer: merge %d of %q and %q: a part or the result is not in the vocabulary",
 				rank, m[0], m[1])
