@@ -161,6 +161,9 @@ func (m *Model) startEngine(lm *model.Model) error {
 	if err := probe.Close(); err != nil {
 		return err
 	}
+	if c.flat {
+		l.Ranges, l.RangePages = c.maxSeqs, (c.context+c.pageSize-1)/c.pageSize
+	}
 	if m.kv, err = m.be.NewKV(l); err != nil {
 		return err
 	}

@@ -25,6 +25,7 @@ type config struct {
 	float32     bool
 	level       *simd.Level
 	prefixCache bool
+	flat        bool
 }
 
 func defaults() config {
@@ -51,6 +52,18 @@ func KV(format string) Option {
 			return fmt.Errorf("flashdecode: KV format %q is not one of f16, bf16, f32, q8_0", format)
 		}
 		c.kvType = t
+		return nil
+	}
+}
+
+// KVAddresses sets how sequences see their pages: by "table" (the default), or "flat", each in an address range of its
+// own into which pages are mapped (Linux).
+func KVAddresses(mode string) Option {
+	return func(c *config) error {
+		if mode != "table" && mode != "flat" {
+			return fmt.Errorf("flashdecode: KV addresses %q are not one of table, flat", mode)
+		}
+		c.flat = mode == "flat"
 		return nil
 	}
 }

@@ -32,6 +32,8 @@ func (o *Options) check(kv ops.KVLayout) error {
 		return fmt.Errorf("engine: vocabulary %d, context %d, rows %d, sequences %d: all must be positive", o.Vocab, o.Context, o.MaxRows, o.MaxSeqs)
 	case o.MaxSeqs > o.MaxRows:
 		return fmt.Errorf("engine: %d sequences can't decode in steps of %d rows", o.MaxSeqs, o.MaxRows)
+	case kv.Ranges > 0 && kv.Ranges < o.MaxSeqs:
+		return fmt.Errorf("engine: %d sequences in a flat cache of %d address ranges", o.MaxSeqs, kv.Ranges)
 	case kv.Pages < 1 || kv.PageSize < 1:
 		return fmt.Errorf("engine: cache of %d pages of %d tokens", kv.Pages, kv.PageSize)
 	}
@@ -52,6 +54,9 @@ type Engine struct {
 	kv    ops.KV
 	opts  Options
 	pool  *kvcache.Pool
+
+	binder ops.Binder // of a flat cache, else nil
+	spaces []int32    // its address ranges that no sequence has
 
 	waiting []*sequence // in the order in which they will be admitted
 	running []*sequence // oldest first
@@ -84,6 +89,11 @@ func New(m Model, kv ops.KV, o Options) (*Engine, error) {
 		logits: make([]float32, o.MaxSeqs*o.Vocab),
 		wake:   make(chan struct{}, 1), done: make(chan struct{}),
 	}
+	if e.binder, _ = kv.(ops.Binder); e.binder != nil {
+		for i := range layout.Ranges {
+			e.spaces = append(e.spaces, int32(i))
+		}
+	}
 	e.reserve(layout)
 	go e.loop()
 	return e, nil
@@ -96,7 +106,7 @@ func (e *Engine) reserve(l ops.KVLayout) {
 	e.batch = ops.Batch{
 		Tokens: make([]int32, 0, o.MaxRows), Positions: make([]int32, 0, o.MaxRows),
 		QIndptr: make([]int32, 0, o.MaxSeqs+1), KVLens: make([]int32, 0, o.MaxSeqs),
-		PageIndptr: make([]int32, 0, o.MaxSeqs+1), PageIndices: make([]int32, 0, pages),
+		PageIndptr: make([]int32, 0, o.MaxSeqs+1), PageIndices: make([]int32, 0, pages), Ranges: make([]int32, 0, o.MaxSeqs),
 		Policy: o.Policy,
 	}
 	e.part = make([]*sequence, 0, o.MaxSeqs)
@@ -246,5 +256,12 @@ func (e *Engine) release(s *sequence) {
 	if s.kv != nil {
 		e.pool.Free(s.kv)
 	}
-	s.computed = 0
+	s.computed, s.bound = 0, 0
+	if s.space >= 0 {
+		if err := e.binder.Unbind(s.space); err != nil {
+			panic(err) // the range exists: it was bound
+		}
+		e.spaces = append(e.spaces, s.space)
+		s.space = -1
+	}
 }

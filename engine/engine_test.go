@@ -106,6 +106,40 @@ func TestStreams(t *testing.T) {
 	}
 }
 
+// TestFlatCache runs sequences that preempt each other and share prefixes over a flat cache.
+func TestFlatCache(t *testing.T) {
+	f := newFlatFake(40, 4, 6, 50)
+	e, err := New(f, f, Options{Vocab: fakeVocab, Context: 200, MaxRows: 24, MaxSeqs: 6})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for i := range 24 {
+		p, n := prompt(i%5, 3+7*(i%9)), 1+5*(i%7)
+		s := submit(t, e, p, n)
+		wg.Go(func() {
+			if got, want := collect(s), expect(p, n); !slices.Equal(got, want) {
+				t.Errorf("sequence %d: %v, want %v (err %v)", i, got, want, s.Err())
+			}
+		})
+	}
+	wg.Wait()
+	if e.Stats().Preemptions == 0 {
+		t.Error("nobody was preempted: the test shows nothing")
+	}
+	checkIdle(t, e)
+	if len(e.spaces) != 6 {
+		t.Errorf("%d of 6 address ranges came back", len(e.spaces))
+	}
+	for r := range f.places {
+		for _, p := range f.places[r] {
+			if p >= 0 {
+				t.Errorf("page %d is still bound in range %d", p, r)
+			}
+		}
+	}
+}
+
 func TestStopToken(t *testing.T) {
 	f := newFake(100, 4)
 	e := start(t, f, nil)
@@ -297,7 +331,7 @@ func TestStepsDoNotAllocate(t *testing.T) {
 		}
 		p := prompt(i, 10)
 		e.waiting = append(e.waiting, &sequence{
-			ctx: context.Background(), req: Request{Prompt: p}, limit: 1500, sampler: sampler, refused: -1,
+			ctx: context.Background(), req: Request{Prompt: p}, limit: 1500, sampler: sampler, refused: -1, space: -1,
 			tokens: append(make([]int32, 0, 2000), p...), stream: &Stream{e: e, tokens: make(chan Token, streamBuffer)},
 		})
 	}

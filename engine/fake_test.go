@@ -118,3 +118,42 @@ func prompt(seed, n int) []int32 {
 	}
 	return p
 }
+
+// flatFake is a fake in flat mode: it checks that each sequence's range holds exactly its table.
+type flatFake struct {
+	*fake
+	places [][]int32 // [ranges][places] the page bound there, -1: none
+}
+
+func newFlatFake(pages, pageSize, ranges, rangePages int) *flatFake {
+	f := &flatFake{fake: newFake(pages, pageSize), places: make([][]int32, ranges)}
+	f.layout.Ranges, f.layout.RangePages = ranges, rangePages
+	for r := range f.places {
+		f.places[r] = make([]int32, rangePages)
+		f.Unbind(int32(r))
+	}
+	return f
+}
+
+func (f *flatFake) Bind(r int32, from int, pages []int32) error {
+	copy(f.places[r][from:from+len(pages)], pages)
+	return nil
+}
+
+func (f *flatFake) Unbind(r int32) error {
+	for i := range f.places[r] {
+		f.places[r][i] = -1
+	}
+	return nil
+}
+
+func (f *flatFake) Forward(b *ops.Batch, kv ops.KV, rows []int32, logits []float32) error {
+	for s := range b.Seqs() {
+		for i, p := range b.Table(s) {
+			if got := f.places[b.Ranges[s]][i]; got != p {
+				return fmt.Errorf("place %d of range %d holds page %d, the table says %d", i, b.Ranges[s], got, p)
+			}
+		}
+	}
+	return f.fake.Forward(b, kv, rows, logits)
+}

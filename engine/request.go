@@ -120,7 +120,7 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 		limit = min(limit, r.MaxTokens)
 	}
 	s := &sequence{
-		ctx: ctx, req: r, limit: limit, sampler: sampler, refused: -1,
+		ctx: ctx, req: r, limit: limit, sampler: sampler, refused: -1, space: -1,
 		tokens: append(make([]int32, 0, len(r.Prompt)+min(limit, 4096)), r.Prompt...),
 		stream: &Stream{e: e, tokens: make(chan Token, streamBuffer), prompt: len(r.Prompt)},
 	}

@@ -21,7 +21,9 @@ type sequence struct {
 	tokens   []int32 // prompt and what was generated
 	computed int     // how many of them are in the cache
 	kv       *kvcache.Seq
-	refused  int // pages that were available when it last could not be admitted; -1: never refused
+	space    int32 // flat cache: its address range, -1 while it has none
+	bound    int   // flat cache: pages of its table that are mapped there
+	refused  int   // pages that were available when it last could not be admitted; -1: never refused
 }
 
 func (s *sequence) generated() int { return len(s.tokens) - len(s.req.Prompt) }
@@ -94,6 +96,7 @@ func (e *Engine) schedule() bool {
 func (e *Engine) clearBatch() {
 	b := &e.batch
 	b.Tokens, b.Positions, b.KVLens, b.PageIndices = b.Tokens[:0], b.Positions[:0], b.KVLens[:0], b.PageIndices[:0]
+	b.Ranges = b.Ranges[:0]
 	b.QIndptr, b.PageIndptr = append(b.QIndptr[:0], 0), append(b.PageIndptr[:0], 0)
 	e.part, e.wanted = e.part[:0], e.wanted[:0]
 }
@@ -109,6 +112,7 @@ func (e *Engine) add(s *sequence, n int) int {
 	b.KVLens = append(b.KVLens, int32(s.computed+n))
 	b.PageIndices = append(b.PageIndices, s.kv.Table()...)
 	b.PageIndptr = append(b.PageIndptr, int32(len(b.PageIndices)))
+	b.Ranges = append(b.Ranges, s.space)
 	e.part = append(e.part, s)
 	if s.computed+n == len(s.tokens) {
 		e.wanted = append(e.wanted, int32(len(b.Tokens)-1))
@@ -122,8 +126,7 @@ func (e *Engine) grow(s *sequence, n int) bool {
 	for {
 		cp, err := e.pool.Grow(s.kv, n)
 		if err == nil {
-			err = e.carryOut(cp)
-			if err != nil {
+			if err = e.settle(s, cp); err != nil {
 				e.end(s, Failed, err)
 			}
 			return err == nil
@@ -145,12 +148,26 @@ func (e *Engine) grow(s *sequence, n int) bool {
 	}
 }
 
-// carryOut makes the copy that the pool asked for.
-func (e *Engine) carryOut(c kvcache.Copy) error {
-	if c.Tokens == 0 {
+// settle makes the copy that the pool asked for, and maps new pages of a flat cache.
+func (e *Engine) settle(s *sequence, c kvcache.Copy) error {
+	if c.Tokens > 0 {
+		if err := e.kv.CopyPage(c.Dst, c.Src); err != nil {
+			return err
+		}
+		s.bound = min(s.bound, slices.Index(s.kv.Table(), c.Dst))
+	}
+	if e.binder == nil || s.bound == len(s.kv.Table()) {
 		return nil
 	}
-	return e.kv.CopyPage(c.Dst, c.Src)
+	if s.space < 0 {
+		s.space = e.spaces[len(e.spaces)-1] // there are as many as sequences may run
+		e.spaces = e.spaces[:len(e.spaces)-1]
+	}
+	if err := e.binder.Bind(s.space, s.bound, s.kv.Table()[s.bound:]); err != nil {
+		return err
+	}
+	s.bound = len(s.kv.Table())
+	return nil
 }
 
 // youngest returns the sequence that was admitted last.
@@ -208,7 +225,7 @@ func (e *Engine) admit(s *sequence, budget int) int {
 	n := min(budget, rest)
 	cp, err := e.pool.Grow(s.kv, n)
 	if err == nil {
-		err = e.carryOut(cp)
+		err = e.settle(s, cp)
 	}
 	switch {
 	case err == nil:

@@ -86,6 +86,18 @@ type KVLayout struct {
 	Layers, KVHeads, HeadDim int
 	Pages, PageSize          int
 	Type                     quant.Type // F32, F16, BF16 or Q8_0
+
+	// Ranges > 0 asks for flat mode: that many address ranges of RangePages pages each, in which sequences see their
+	// pages one after the other. The KV is then a Binder, and every Batch names the Ranges of its sequences.
+	Ranges, RangePages int
+}
+
+// Binder maps pages into the address ranges of a flat KV. Binding takes system calls, so it belongs between steps.
+type Binder interface {
+	// Bind puts pages at places from, from+1, … of a range, instead of what was there.
+	Bind(r int32, from int, pages []int32) error
+	// Unbind empties a range.
+	Unbind(r int32) error
 }
 
 // Attention is how one layer attends.
@@ -128,6 +140,7 @@ type Batch struct {
 	PageIndptr  []int32 // [sequences+1] into PageIndices
 	PageIndices []int32 // page numbers in token order
 
+	Ranges []int32     // [sequences] flat KV: the address range of each sequence
 	Policy plan.Policy // how attention is split
 }
 

@@ -15,6 +15,9 @@ func (b *Batch) Check(kv KVLayout) error {
 	if b.QIndptr[0] != 0 || int(b.QIndptr[n]) != len(b.Tokens) || b.PageIndptr[0] != 0 || int(b.PageIndptr[n]) > len(b.PageIndices) {
 		return fmt.Errorf("ops: batch offsets do not span its %d rows and %d pages", len(b.Tokens), len(b.PageIndices))
 	}
+	if kv.Ranges > 0 && len(b.Ranges) != n {
+		return fmt.Errorf("ops: batch of %d sequences names %d address ranges", n, len(b.Ranges))
+	}
 	for s := range n {
 		if err := b.checkSeq(s, kv); err != nil {
 			return err
@@ -35,6 +38,9 @@ func (b *Batch) checkSeq(s int, kv KVLayout) error {
 	table := b.Table(s)
 	if len(table) < need {
 		return fmt.Errorf("ops: sequence %d has %d pages for %d tokens, needs %d", s, len(table), l, need)
+	}
+	if kv.Ranges > 0 && (b.Ranges[s] < 0 || int(b.Ranges[s]) >= kv.Ranges || need > kv.RangePages) {
+		return fmt.Errorf("ops: sequence %d of %d pages in range %d, the cache has %d of %d pages", s, need, b.Ranges[s], kv.Ranges, kv.RangePages)
 	}
 	for _, p := range table[:need] {
 		if p < 0 || int(p) >= kv.Pages {

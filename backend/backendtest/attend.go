@@ -40,8 +40,8 @@ func (c *scene) table(s int) []int32 {
 	return t
 }
 
-// size sets the number of pages, prime to scatter so that no two pages of the scene coincide.
-func (c *scene) size() {
+// size sets the number of pages, prime to scatter so that no two pages of the scene coincide, and flat mode.
+func (c *scene) size(o Options) {
 	most := 0
 	for s := range c.kvLens {
 		most = max(most, (c.kvLens[s]+c.layout.PageSize-1)/c.layout.PageSize)
@@ -53,6 +53,9 @@ func (c *scene) size() {
 			c.scatter = s
 			break
 		}
+	}
+	if o.Flat {
+		c.layout.Ranges, c.layout.RangePages = len(c.kvLens)+1, most
 	}
 }
 
@@ -68,8 +71,22 @@ func (c *scene) batch(lo, hi []int) *ops.Batch {
 		b.KVLens = append(b.KVLens, int32(hi[s]))
 		b.PageIndices = append(append(b.PageIndices, c.table(s)[:(hi[s]+c.layout.PageSize-1)/c.layout.PageSize]...), noPage)
 		b.PageIndptr = append(b.PageIndptr, int32(len(b.PageIndices)))
+		b.Ranges = append(b.Ranges, int32(s+1))
 	}
 	return b
+}
+
+// bind maps the pages of a batch where the cache is flat.
+func (c *scene) bind(s side, kv ops.KV, b *ops.Batch) {
+	binder, ok := kv.(ops.Binder)
+	if !ok {
+		return
+	}
+	for i := range b.Seqs() {
+		s.must(binder.Unbind(b.Ranges[i]))
+		n := (int(b.KVLens[i]) + c.layout.PageSize - 1) / c.layout.PageSize
+		s.must(binder.Bind(b.Ranges[i], 0, b.Table(i)[:n]))
+	}
 }
 
 // row is the random vector of a sequence's token: kind 0 q, 1 k, 2 v.
@@ -104,6 +121,7 @@ func (c *scene) step(s side, kv ops.KV, lo, hi []int, poison float32) ops.Buf {
 		k[i], v[i] = k[i]*poison, v[i]*poison
 	}
 	n := b.Rows()
+	c.bind(s, kv, b)
 	s.must(s.be.Begin(b))
 	q, kb, vb := s.fill(n, qn, c.rows(0, b, qn)), s.fill(n, kn, k), s.fill(n, kn, v)
 	dst := s.alloc(n, qn)
@@ -169,7 +187,7 @@ func testAttend(t *testing.T, o Options) {
 				case 3:
 					c.sinks = normal(77, sh.q)
 				}
-				c.size()
+				c.size(o)
 				p := newPair(t, o)
 				got, want := p.both(c.run)
 				check(t, fmt.Sprintf("%v %+v lens %v page %d %v %+v", typ, sh, l, c.layout.PageSize, c.policy, c.att), got, want, c.bound())
@@ -185,7 +203,7 @@ func testRope(t *testing.T, o Options) {
 			layout: ops.KVLayout{Layers: 1, KVHeads: 2, HeadDim: 16, Type: quant.F32, PageSize: 16}, qHeads: 4,
 			kvLens: []int{80, 3}, qLens: []int{30, 3}, rope: r, att: ops.Attention{Scale: 0.25},
 		}
-		c.size()
+		c.size(o)
 		p := newPair(t, o)
 		got, want := p.both(c.run)
 		check(t, fmt.Sprintf("%+v", r), got, want, c.bound())
@@ -200,7 +218,7 @@ func testPoison(t *testing.T, o Options) {
 				layout: ops.KVLayout{Layers: 1, KVHeads: 2, HeadDim: 64, Type: typ, PageSize: 32}, qHeads: 6,
 				kvLens: []int{n + 40}, qLens: []int{40}, att: ops.Attention{Scale: 0.125}, policy: plan.Splits(2),
 			}
-			c.size()
+			c.size(o)
 			p := newPair(t, o)
 			got, want := p.both(func(s side) []float32 {
 				kv, err := s.be.NewKV(c.layout)
@@ -221,6 +239,9 @@ func testCopyPage(t *testing.T, o Options) {
 		kvLens: []int{16}, qLens: []int{1}, att: ops.Attention{Scale: 0.2},
 	}
 	c.layout.Pages, c.scatter = 40, 1
+	if o.Flat {
+		c.layout.Ranges, c.layout.RangePages = 2, 2
+	}
 	p := newPair(t, o)
 	got, want := p.both(func(s side) []float32 {
 		kv, err := s.be.NewKV(c.layout)
@@ -233,6 +254,7 @@ func testCopyPage(t *testing.T, o Options) {
 		s.must(kv.Release([]int32{0}))
 		b := c.batch([]int{15}, []int{16})
 		b.PageIndices[0] = 39
+		c.bind(s, kv, b)
 		s.must(s.be.Begin(b))
 		q, dst := s.fill(1, 64, c.row(0, 0, 15, 64)), s.alloc(1, 64)
 		s.be.Attend(dst, q, kv, 1, &c.att)

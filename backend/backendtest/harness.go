@@ -21,12 +21,18 @@ type Options struct {
 	// Activations is the relative error of an activation against the largest of its block of 32, for products with
 	// quantised weights: 1/254 for 8-bit integers, 0 if they stay float32.
 	Activations float64
+	// Flat runs the attention tests on a flat cache.
+	Flat bool
 	// Few runs a third of the attention scenes: for slow bodies.
 	Few bool
 }
 
 // Run checks the backend.
 func Run(t *testing.T, o Options) {
+	if o.Flat {
+		runAttention(t, o)
+		return
+	}
 	t.Run("Embed", func(t *testing.T) { testEmbed(t, o) })
 	t.Run("RMSNorm", func(t *testing.T) { testRMSNorm(t, o) })
 	t.Run("Linear", func(t *testing.T) { testLinear(t, o) })
@@ -34,12 +40,17 @@ func Run(t *testing.T, o Options) {
 	t.Run("GatedMul", func(t *testing.T) { testGatedMul(t, o) })
 	t.Run("AddGather", func(t *testing.T) { testAddGather(t, o) })
 	t.Run("Softcap", func(t *testing.T) { testSoftcap(t, o) })
+	runAttention(t, o)
+	t.Run("Refusals", func(t *testing.T) { testRefusals(t, o) })
+}
+
+// runAttention checks what depends on the cache.
+func runAttention(t *testing.T, o Options) {
 	t.Run("Rope", func(t *testing.T) { testRope(t, o) })
 	t.Run("Attend", func(t *testing.T) { testAttend(t, o) })
 	t.Run("Poison", func(t *testing.T) { testPoison(t, o) })
 	t.Run("CopyPage", func(t *testing.T) { testCopyPage(t, o) })
 	t.Run("BatchInvariance", func(t *testing.T) { testBatchInvariance(t, o) })
-	t.Run("Refusals", func(t *testing.T) { testRefusals(t, o) })
 }
 
 // side is one backend with the means to fill and read its buffers.

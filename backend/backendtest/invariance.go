@@ -19,7 +19,7 @@ func testBatchInvariance(t *testing.T, o Options) {
 			kvLens: []int{200, 90, 333}, qLens: []int{1, 1, 1}, policy: plan.Fixed(64),
 			att: ops.Attention{Scale: 0.125, Window: window},
 		}
-		c.size()
+		c.size(o)
 		const row = 6 * 64
 		s := newPair(t, o).got
 		together := c.run(s)
@@ -30,6 +30,7 @@ func testBatchInvariance(t *testing.T, o Options) {
 		}
 		alone := c
 		alone.kvLens, alone.qLens = []int{200}, []int{1}
+		alone.size(o)
 		sameBits(t, fmt.Sprintf("window %d: sequence 0 alone", window), alone.run(s), together[:row])
 	}
 	for _, typ := range allTypes {

@@ -17,7 +17,7 @@ import (
 // that bring many, prompts, have work enough in blocks of rows and are not split.
 func (b *Backend) Attend(dst, q ops.Buf, cache ops.KV, layer int, a *ops.Attention) {
 	t := &b.attend
-	t.dst, t.q, t.kv, t.layer, t.att = dst.(*buf), q.(*buf), cache.(*kv), layer, a
+	t.dst, t.q, t.kv, t.layer, t.att = dst.(*buf), q.(*buf), cacheOf(cache), layer, a
 	l := &t.kv.layout
 	heads := t.q.cols / l.HeadDim
 	if t.q.cols%l.HeadDim != 0 || heads%l.KVHeads != 0 || t.dst.cols != t.q.cols {

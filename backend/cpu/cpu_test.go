@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"runtime"
 	"testing"
 
 	"github.com/flashdecode/flashdecode/backend/backendtest"
@@ -24,4 +25,16 @@ func TestConformance(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestConformanceFlat(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("flat mode needs Linux")
+	}
+	backendtest.Run(t, backendtest.Options{
+		New:         func() (ops.Backend, error) { return New(Options{Workers: 2}) },
+		Activations: 1.0 / 254,
+		Few:         true,
+		Flat:        true,
+	})
 }

@@ -119,7 +119,7 @@ func (t *attendTask) fold(s *foldScratch, sp span, state []float32) {
 func (t *attendTask) foldTiles(s *foldScratch, sp span, state []float32, base, end int) {
 	b := t.b.batch
 	n, dim := sp.tokens*t.group, t.kv.layout.HeadDim
-	s.off = t.kv.tiles(s.off[:0], b.Table(sp.seq), t.layer, sp.head, base, end)
+	s.off = t.kv.tiles(s.off[:0], t.kv.pages(b, sp.seq), t.layer, sp.head, base, end)
 	pos := int(b.KVLens[sp.seq]) - b.QLen(sp.seq) + sp.row
 	for i := range sp.tokens {
 		lo := max(sp.first, base, first(pos+i, t.att.Window)) - base
@@ -194,11 +194,11 @@ func (t *attendTask) finish(sp span, state []float32) {
 
 // tiles appends the offsets of the tiles that hold tokens [base, end) of a head; base starts a tile, and the range
 // stays within a page unless pages hold whole tiles.
-func (c *kv) tiles(dst []int64, table []int32, layer, head, base, end int) []int64 {
+func (c *kv) tiles(dst []int64, p seqPages, layer, head, base, end int) []int64 {
 	size := c.layout.PageSize
 	for at := base; at < end; {
 		in := at % size
-		off := c.offset(table[at/size], layer, head) + int64(in/tileTokens*c.tileBytes)
+		off := c.offset(p, at/size, layer, head) + int64(in/tileTokens*c.tileBytes)
 		for stop := min(at-in+size, end); at < stop; at += tileTokens {
 			dst = append(dst, off)
 			off += int64(c.tileBytes)

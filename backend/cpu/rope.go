@@ -9,7 +9,7 @@ import (
 
 // RopeAppend implements ops.Backend.
 func (b *Backend) RopeAppend(q, k, v ops.Buf, cache ops.KV, layer int, rope *ops.Rope) {
-	c := cache.(*kv)
+	c := cacheOf(cache)
 	t := &b.regions.rope
 	t.q, t.k, t.v, t.kv, t.layer, t.rope = q.(*buf), k.(*buf), v.(*buf), c, layer, rope
 	if want := c.layout.KVHeads * c.layout.HeadDim; t.k.cols != want || t.v.cols != want || t.q.cols%c.layout.HeadDim != 0 {
@@ -52,10 +52,10 @@ func (t *ropeTask) Chunk(worker, i int) {
 			t.rotate(t.q.row(r), r)
 			t.rotate(t.k.row(r), r)
 		}
-		table, pos := t.b.batch.Table(int(t.seqOf[r])), int(t.b.batch.Positions[r])
+		pages, pos := t.kv.pages(t.b.batch, int(t.seqOf[r])), int(t.b.batch.Positions[r])
 		key, value := t.k.row(r), t.v.row(r)
 		for h := range t.kv.layout.KVHeads {
-			tile, slot := t.kv.slot(table, pos, t.layer, h)
+			tile, slot := t.kv.slot(pages, pos, t.layer, h)
 			t.kv.kernels.Store(tile, slot, key[h*d:(h+1)*d], value[h*d:(h+1)*d], t.scratch[worker])
 		}
 	}
