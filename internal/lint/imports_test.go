@@ -26,7 +26,7 @@ var allowed = map[string][]string{
 	"model":                 {"ops", "plan", "attn", "weights", "weights/quant"},
 	"engine":                {"model", "ops", "plan", "attn", "kvcache", "sample", "tokenizer"},
 	"backend/ref":           {"ops", "plan", "attn", "weights/quant", "internal/*"},
-	"backend/cpu":           {"ops", "plan", "attn", "weights/quant", "internal/*"},
+	"backend/cpu":           {"ops", "plan", "attn", "weights/quant", "internal/*", "kvcache/flat"},
 	"backend/cuda":          {"ops", "plan", "attn", "weights/quant", "internal/*", "kernels"},
 	"backend/backendtest":   {"backend/ref", "ops", "plan", "attn", "weights/quant", "internal/testkit"},
 	"kernels":               {},
