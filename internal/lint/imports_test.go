@@ -41,6 +41,7 @@ var allowed = map[string][]string{
 	"cmd/flashdecode":       {"*"},
 	"cmd/flashdecode/*":     {"*"},
 	"bench/*":               {"*"},
+	"internal/bench":        {"*"},
 	"internal/*":            {"ops", "plan", "attn", "weights", "weights/quant", "kvcache", "internal/*"},
 	"serve/openai":          {"engine", "tokenizer", "sample"},
 	"internal/cuda":         {"internal/mem"},
