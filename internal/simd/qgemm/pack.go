@@ -28,11 +28,12 @@ func (k *Kernels) packStrip(s *scratch, dst, src []byte, t quant.Type, rows, col
 	l, rowBytes := layouts[t], t.RowBytes(cols)
 	whole := min(u1, cols/l.cols) // units without padding
 	if f := k.packs[t]; f != nil && (strip+1)*lanes <= rows && u0 < whole {
-		first := strip*lanes*rowBytes + u0*(l.cols/t.BlockSize()*t.BlockBytes())
+		colBytes := l.cols / t.BlockSize() * t.BlockBytes()
+		first := strip*lanes*rowBytes + u0*colBytes
 		_, _ = src[(strip+1)*lanes*rowBytes-1], dst[(whole-u0)*l.bytes-1]
 		s.packArgs = packArgs{
 			dst: unsafe.Pointer(&dst[0]), src: unsafe.Pointer(&src[first]),
-			rowBytes: int64(rowBytes), units: int64(whole - u0), ahead: packAhead,
+			rowBytes: int64(rowBytes), units: int64(whole - u0), next: uintptr(unsafe.Pointer(&src[strip*lanes*rowBytes])) + uintptr(lanes*(rowBytes+u0*colBytes)),
 		}
 		f((*byte)(unsafe.Pointer(&s.packArgs)))
 		dst, u0 = dst[(whole-u0)*l.bytes:], whole
@@ -42,16 +43,12 @@ func (k *Kernels) packStrip(s *scratch, dst, src []byte, t quant.Type, rows, col
 	}
 }
 
-// packAhead is how far ahead of its columns packing prefetches in every row: as good as anything from 64 to
-// 256 bytes (L2: 29.5 GB/s of Q8_0 products in file order; 27 with the next strip instead).
-const packAhead = 192
-
 // packArgs is what a packing kernel reads: whole units of 16 rows. Its offsets are known to the generator.
 type packArgs struct {
 	dst, src unsafe.Pointer
 	rowBytes int64
 	units    int64
-	ahead    int64 // how far ahead to prefetch
+	next     uintptr // what to prefetch, as many bytes as are packed: an address, maybe beyond the matrix
 }
 
 // packUnits is the generic body of packStrip: src is at most 16 rows of rowBytes bytes. Missing rows and

@@ -22,7 +22,7 @@ strip:
 
 unit:
 	VMOVUPS          (SI), Z1
-	PREFETCHT1       8192(SI)
+	PREFETCHT1       12288(SI)
 	VMULPS.BCST      (DI), Z1, Z1
 	VMOVUPS          64(SI), Z2
 	VMULPS.BCST      4(DI), Z2, Z2
@@ -89,7 +89,7 @@ strip:
 
 unit:
 	VMOVUPS          (SI), Z3
-	PREFETCHT1       8192(SI)
+	PREFETCHT1       12288(SI)
 	VMULPS.BCST      (DI), Z3, Z2
 	VMULPS.BCST      64(DI), Z3, Z3
 	VMOVUPS          64(SI), Z5
@@ -522,7 +522,7 @@ strip:
 
 unit:
 	VCVTPH2PS        (SI), Z1
-	PREFETCHT1       8192(SI)
+	PREFETCHT1       12288(SI)
 	VMULPS.BCST      (DI), Z1, Z1
 	VCVTPH2PS        32(SI), Z2
 	VMULPS.BCST      4(DI), Z2, Z2
@@ -589,7 +589,7 @@ strip:
 
 unit:
 	VCVTPH2PS        (SI), Z3
-	PREFETCHT1       8192(SI)
+	PREFETCHT1       12288(SI)
 	VMULPS.BCST      (DI), Z3, Z2
 	VMULPS.BCST      64(DI), Z3, Z3
 	VCVTPH2PS        32(SI), Z5
@@ -1023,7 +1023,7 @@ strip:
 
 unit:
 	VPSLLD           $0x10, (SI), Z2
-	PREFETCHT1       8192(SI)
+	PREFETCHT1       12288(SI)
 	VMULPS.BCST      (DI), Z2, Z2
 	VPANDD           (SI), Z0, Z3
 	VMULPS.BCST      4(DI), Z3, Z3
@@ -1094,7 +1094,7 @@ strip:
 
 unit:
 	VPSLLD           $0x10, (SI), Z4
-	PREFETCHT1       8192(SI)
+	PREFETCHT1       12288(SI)
 	VMULPS.BCST      (DI), Z4, Z3
 	VMULPS.BCST      64(DI), Z4, Z4
 	VPANDD           (SI), Z0, Z6
@@ -1529,7 +1529,7 @@ strip:
 
 unit:
 	VCVTPH2PS     (SI), Z1
-	PREFETCHT1    8192(SI)
+	PREFETCHT1    12288(SI)
 	VPBROADCASTD  40(DI), Z2
 	VPXORD        Z3, Z3, Z3
 	VMOVDQU32     64(SI), Z4
@@ -1608,7 +1608,7 @@ strip:
 
 unit:
 	VCVTPH2PS     (SI), Z2
-	PREFETCHT1    8192(SI)
+	PREFETCHT1    12288(SI)
 	VPBROADCASTD  40(DI), Z3
 	VPBROADCASTD  104(DI), Z4
 	VMOVDQU32     64(SI), Z5
@@ -2133,7 +2133,7 @@ strip:
 	VMOVUPS.Z (R9)(BX*1), K1, Z3
 
 unit:
-	PREFETCHT1    8192(SI)
+	PREFETCHT1    12288(SI)
 	VPBROADCASTD  48(DI), Z4
 	VPBROADCASTD  104(DI), Z5
 	VMOVDQU32     64(SI), Z6
@@ -2229,7 +2229,7 @@ strip:
 	VMOVUPS.Z (R9)(BX*1), K1, Z4
 
 unit:
-	PREFETCHT1    8192(SI)
+	PREFETCHT1    12288(SI)
 	VPBROADCASTD  48(DI), Z5
 	VPBROADCASTD  112(DI), Z6
 	VPBROADCASTD  168(DI), Z7
@@ -2796,7 +2796,7 @@ strip:
 	VMOVUPS.Z (R9)(BX*1), K1, Z3
 
 unit:
-	PREFETCHT1       8192(SI)
+	PREFETCHT1       12288(SI)
 	VPXORD           Z4, Z4, Z4
 	VPXORD           Z5, Z5, Z5
 	VMOVDQU32        128(SI), Z6
@@ -2887,7 +2887,7 @@ strip:
 	VMOVUPS.Z (R9)(BX*1), K1, Z4
 
 unit:
-	PREFETCHT1       8192(SI)
+	PREFETCHT1       12288(SI)
 	VPXORD           Z5, Z5, Z5
 	VPXORD           Z6, Z6, Z6
 	VPXORD           Z7, Z7, Z7
@@ -3487,7 +3487,7 @@ strip:
 	VMOVUPS.Z (R9)(BX*1), K1, Z2
 
 unit:
-	PREFETCHT1    8192(SI)
+	PREFETCHT1    12288(SI)
 	VPBROADCASTD  44(DI), Z3
 	VPBROADCASTD  108(DI), Z4
 	VMOVDQU32     64(SI), Z5
@@ -3615,7 +3615,7 @@ strip:
 	VMOVUPS.Z (R9)(BX*1), K1, Z3
 
 unit:
-	PREFETCHT1    8192(SI)
+	PREFETCHT1    12288(SI)
 	VPBROADCASTD  44(DI), Z4
 	VPBROADCASTD  108(DI), Z5
 	VPBROADCASTD  172(DI), Z6
@@ -4296,7 +4296,7 @@ strip:
 	VMOVUPS.Z (R9)(BX*1), K1, Z2
 
 unit:
-	PREFETCHT1       8192(SI)
+	PREFETCHT1       12288(SI)
 	VPXORD           Z3, Z3, Z3
 	VPXORD           Z4, Z4, Z4
 	VMOVDQU32        128(SI), Z5
@@ -4425,7 +4425,7 @@ strip:
 	VMOVUPS.Z (R9)(BX*1), K1, Z3
 
 unit:
-	PREFETCHT1       8192(SI)
+	PREFETCHT1       12288(SI)
 	VPXORD           Z4, Z4, Z4
 	VPXORD           Z5, Z5, Z5
 	VPXORD           Z6, Z6, Z6
@@ -5147,7 +5147,7 @@ unit:
 	MOVQ      $0x00000004, R9
 
 pair:
-	PREFETCHT1        8192(SI)
+	PREFETCHT1        12288(SI)
 	VPXORD            Z6, Z6, Z6
 	VPXORD            Z7, Z7, Z7
 	VMOVDQU32         64(SI), Z8
@@ -5254,7 +5254,7 @@ unit:
 	MOVQ      $0x00000004, R9
 
 pair:
-	PREFETCHT1        8192(SI)
+	PREFETCHT1        12288(SI)
 	VPXORD            Z7, Z7, Z7
 	VPXORD            Z8, Z8, Z8
 	VPXORD            Z9, Z9, Z9
@@ -5902,7 +5902,7 @@ unit:
 	MOVQ      $0x00000004, R9
 
 pair:
-	PREFETCHT1        8192(SI)
+	PREFETCHT1        12288(SI)
 	VPXORD            Z5, Z5, Z5
 	VPXORD            Z6, Z6, Z6
 	VMOVDQU32         64(SI), Z7
@@ -6047,7 +6047,7 @@ unit:
 	MOVQ      $0x00000004, R9
 
 pair:
-	PREFETCHT1        8192(SI)
+	PREFETCHT1        12288(SI)
 	VPXORD            Z6, Z6, Z6
 	VPXORD            Z7, Z7, Z7
 	VPXORD            Z8, Z8, Z8
@@ -6810,7 +6810,7 @@ unit:
 	MOVQ      $0x00000002, R10
 
 half:
-	PREFETCHT1    8192(SI)
+	PREFETCHT1    12288(SI)
 	VPBROADCASTD  52(DI), Z4
 	VPBROADCASTD  116(DI), Z5
 	VPBROADCASTD  180(DI), Z6
@@ -6919,7 +6919,7 @@ half:
 	VCVTDQ2PS     Z7, Z7
 	VMULPS.BCST   224(DI), Z4, Z4
 	VFMADD231PS   Z7, Z4, Z2
-	PREFETCHT1    8192(SI)
+	PREFETCHT1    12288(SI)
 	VPBROADCASTD  56(DI), Z4
 	VPBROADCASTD  120(DI), Z5
 	VPBROADCASTD  184(DI), Z6
@@ -7074,7 +7074,7 @@ unit:
 	MOVQ      $0x00000002, R10
 
 half:
-	PREFETCHT1    8192(SI)
+	PREFETCHT1    12288(SI)
 	VPBROADCASTD  52(DI), Z5
 	VPBROADCASTD  116(DI), Z6
 	VPBROADCASTD  180(DI), Z7
@@ -7215,7 +7215,7 @@ half:
 	VCVTDQ2PS     Z12, Z12
 	VMULPS.BCST   480(DI), Z5, Z5
 	VFMADD231PS   Z12, Z5, Z3
-	PREFETCHT1    8192(SI)
+	PREFETCHT1    12288(SI)
 	VPBROADCASTD  56(DI), Z5
 	VPBROADCASTD  120(DI), Z6
 	VPBROADCASTD  184(DI), Z7

@@ -13,7 +13,7 @@ const (
 	packSrc      = 8
 	packRowBytes = 16
 	packUnits    = 24
-	packAhead    = 32
+	packNext     = 32
 )
 
 // packer is a kernel being emitted that packs whole units of a whole strip, 8 rows at a time. It is AVX2 for
@@ -23,7 +23,9 @@ type packer struct {
 	dst   reg.GPVirtual
 	rows  [4]reg.GPVirtual // rows 0, 4, 8 and 12 at the unit
 	s, s3 reg.GPVirtual    // bytes of a row, of three
-	ahead reg.GPVirtual
+	next  reg.GPVirtual    // what to prefetch
+	lines int              // of it not yet prefetched in this unit
+	asked int
 }
 
 // packFormat is the file's side of a format.
@@ -52,7 +54,7 @@ func pack(f packFormat) {
 	a := begin(name, name+" packs whole units of the 16 rows of a strip of "+f.name+".")
 	p := &packer{dst: load64(at(a, packDst)), s: load64(at(a, packRowBytes)), s3: GP64()}
 	units := load64(at(a, packUnits))
-	p.ahead = load64(at(a, packAhead))
+	p.next = load64(at(a, packNext))
 	LEAQ(Mem{Base: p.s, Index: p.s, Scale: 2}, p.s3)
 	p.rows[0] = load64(at(a, packSrc))
 	for i := 1; i < 4; i++ {
@@ -60,11 +62,11 @@ func pack(f packFormat) {
 		LEAQ(Mem{Base: p.rows[i-1], Index: p.s, Scale: 4}, p.rows[i])
 	}
 	Label("unit")
-	for line := 0; line < max(1, (f.rowBytes+32)/64); line++ {
-		p.prefetch(64 * line)
-	}
+	p.lines = 16 * f.rowBytes / 64
 	f.body(p, 0)
 	f.body(p, 1)
+	p.prefetch(p.lines)
+	ADDQ(I32(int32(16*f.rowBytes)), p.next)
 	ADDQ(I32(int32(f.unit)), p.dst)
 	for _, r := range p.rows {
 		ADDQ(I32(int32(f.rowBytes)), r)
@@ -89,21 +91,18 @@ func (p *packer) row(r, off int) Mem {
 	return m
 }
 
-// prefetch asks for what the packing of all rows will need next.
-func (p *packer) prefetch(off int) {
-	next := GP64()
-	for i, r := range p.rows {
-		LEAQ(Mem{Base: r, Index: p.ahead, Scale: 1}, next)
-		for j := range 4 {
-			m := p.row(4*i+j, off)
-			m.Base = next
-			PREFETCHT0(m)
-		}
+// prefetch asks for up to n more lines of the next strip. In file order a strip is contiguous; its 16 rows
+// are too many streams for the hardware to follow, so it is fetched in the order of its bytes, a strip ahead.
+func (p *packer) prefetch(n int) {
+	for range min(n, p.lines-p.asked) {
+		PREFETCHT1(at(p.next, 64*p.asked))
+		p.asked++
 	}
 }
 
 // group transposes 16 bytes at off of 8 rows: each vector holds one 32-bit word of every row.
 func (p *packer) group(half, off int) []reg.VecVirtual {
+	p.prefetch(2)
 	var x, t, out [4]reg.VecVirtual
 	for j := range 4 {
 		low := XMM()
