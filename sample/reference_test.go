@@ -139,7 +139,7 @@ func randomCase(rng *rand.Rand) (Params, []float32, []int32) {
 func TestAgainstNaive(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	compared := 0
-	for n := range 3000 {
+	for n := range 2000 {
 		p, row, outputs := randomCase(rng)
 		ids, probs, near := naive(p, row, outputs)
 		s, err := NewSampler(p, len(row))
@@ -184,8 +184,8 @@ func TestAgainstNaive(t *testing.T) {
 			}
 		}
 	}
-	if compared < 2000 {
-		t.Errorf("only %d of 3000 cases were compared", compared)
+	if compared < 1400 {
+		t.Errorf("only %d of 2000 cases were compared", compared)
 	}
 }
 

@@ -188,10 +188,9 @@ func TestReproducesInAnyOrder(t *testing.T) {
 	if len(slices.Compact(slices.Clone(want))) < n/2 {
 		t.Fatalf("a dull example: %v", want)
 	}
-	s := newSampler(t, p, 500) // a buffer that another request used before
-	if err := s.Reset(Greedy()); err != nil {
-		t.Fatal(err)
-	}
+	other := p
+	other.Seed, other.RepetitionPenalty, other.LogitBias = 5, 1.2, map[int32]float32{1: 10}
+	s := newSampler(t, other, 500) // a buffer that another request used before
 	alone(s, 0, nil)
 	if err := s.Reset(p); err != nil {
 		t.Fatal(err)
