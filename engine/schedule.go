@@ -214,6 +214,7 @@ func (e *Engine) admit(s *sequence, budget int) int {
 	}
 	if s.kv == nil {
 		s.kv = e.pool.NewSeq(s.req.Salt)
+		s.kv.Reserve(min(len(s.req.Prompt)+s.limit, e.opts.Context))
 	}
 	if !e.opts.NoPrefixCache {
 		s.computed = e.pool.Lookup(s.kv, s.tokens)
