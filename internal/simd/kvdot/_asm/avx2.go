@@ -70,13 +70,18 @@ func (f *folder2) scores(n int) {
 	XORQ(first, first)
 	group, loop := label("tiles"), label("dims")
 	Label(group)
-	tile, next := make([]reg.GPVirtual, n), make([]reg.GPVirtual, n)
+	tile := make([]reg.GPVirtual, n)
 	for t := range tile {
-		tile[t], next[t] = GP64(), GP64()
+		tile[t] = GP64()
 		MOVQ(Mem{Base: f.off, Index: first, Scale: 8, Disp: 8 * t}, tile[t])
-		MOVQ(Mem{Base: f.ahead, Index: first, Scale: 8, Disp: 8 * t}, next[t])
-		SUBQ(tile[t], next[t])
 		ADDQ(at(f.a, argBase), tile[t])
+	}
+	next, second, middle := GP64(), GP64(), arg(f.a, argDim)
+	nextHalf(f.a, f.ahead, first, 0, next)
+	SHRQ(U8(1), middle)
+	if n == tiles { // the only case in which a pass over the dimensions prefetches more than one tile
+		MOVQ(at(f.ahead, 8), second)
+		ADDQ(at(f.a, argBase), second)
 	}
 	q, left := arg(f.a, argQ), arg(f.a, argDim)
 	acc := make([][]reg.VecVirtual, f.R)
@@ -89,16 +94,22 @@ func (f *folder2) scores(n int) {
 	}
 	step := 16 * f.e.bytes // bytes of a dimension in a tile
 	Label(loop)
+	if n == tiles {
+		CMPQ(left, middle)
+		CMOVQEQ(second, next)
+	}
 	for u := range unroll {
+		for line := u * n * step; line < (u+1)*n*step; line += 64 {
+			if line%64 == 0 {
+				prefetch(at(next, line))
+			}
+		}
 		qv := make([]reg.VecVirtual, f.R)
 		for r := range qv {
 			qv[r] = YMM()
 			VBROADCASTSS(at(q, 4*(u*f.R+r)), qv[r])
 		}
 		for t := range tile {
-			if u*step%64 == 0 {
-				prefetch(at2(tile[t], next[t], u*step))
-			}
 			for half := range 2 {
 				kv := f.widen(at(tile[t], u*step+half*step/2))
 				for r := range acc {
@@ -111,6 +122,7 @@ func (f *folder2) scores(n int) {
 	for t := range tile {
 		ADDQ(U32(unroll*step), tile[t])
 	}
+	ADDQ(U32(unroll*n*step), next)
 	SUBQ(U8(unroll), left)
 	JNZ(LabelRef(loop))
 	for r := range acc {
@@ -384,8 +396,9 @@ func (f *folder2) valueCols(o, col, wcol reg.GPVirtual, w int) {
 func (f *folder2) tokens(acc [][]reg.VecVirtual, col, wcol reg.GPVirtual, w int) {
 	t := beginTokens(f.e, f.R, f.a, f.off, f.ahead, col, wcol)
 	for b := 0; b < 8*w*f.e.bytes; b += 64 {
-		prefetch(at2(t.v, t.next, b))
+		prefetch(at(t.next, b))
 	}
+	ADDQ(U32(8*w*f.e.bytes), t.next)
 	group := w // vectors that share a row's weight
 	if f.e.bytes == 1 {
 		group = min(w, 4)

@@ -20,8 +20,7 @@ func (f *folder2) scoresQ8() {
 	MOVQ(i, codes)
 	SHRQ(U8(1), codes)
 	MOVQ(Mem{Base: f.off, Index: codes, Scale: 8}, k)
-	MOVQ(Mem{Base: f.ahead, Index: codes, Scale: 8}, next)
-	SUBQ(k, next)
+	nextHalf(f.a, f.ahead, codes, 0, next)
 	ADDQ(at(f.a, argBase), k)
 	MOVQ(i, codes)
 	ANDQ(U8(1), codes)
@@ -36,13 +35,12 @@ func (f *folder2) scoresQ8() {
 		VXORPS(acc[r], acc[r], acc[r])
 	}
 	Label(block)
-	prefetch(at2(k, next, 0))
 	for r := range sum {
 		sum[r] = YMM()
 		VPBROADCASTD(at(q, 4*(8*R*q8QuadWords+r)), sum[r])
 	}
 	for quad := range 8 {
-		prefetch(at2(codes, next, 64*quad))
+		prefetch(at(next, 64*quad)) // by both halves of a tile
 		x, even := YMM(), YMM()
 		VMOVDQU(at(codes, 64*quad), x)
 		VPAND(f.c(cEvenBytes), x, even)
@@ -66,6 +64,7 @@ func (f *folder2) scoresQ8() {
 	}
 	ADDQ(U8(32), k)
 	ADDQ(U32(512), codes)
+	ADDQ(U32(512), next)
 	ADDQ(U32(4*(8*R*q8QuadWords+2*R)), q)
 	SUBQ(U8(32), left)
 	JNZ(LabelRef(block))
@@ -78,37 +77,17 @@ func (f *folder2) scoresQ8() {
 	JL(LabelRef(half))
 }
 
-// scaleWeights leaves, after the weights, p[block][r][64] = weight·(the values' scale), so that the values
-// themselves are integers.
+// scaleWeights is folder512's in halves.
 func (f *folder2) scaleWeights() {
-	tile, block := label("tile"), label("scale")
-	p, to, t := arg(f.a, argP), GP64(), GP64()
-	XORQ(t, t)
-	Label(tile)
-	v, next, left := GP64(), GP64(), arg(f.a, argDim)
-	MOVQ(Mem{Base: f.off, Index: t, Scale: 8}, v)
-	MOVQ(Mem{Base: f.ahead, Index: t, Scale: 8}, next)
-	SUBQ(v, next)
-	ADDQ(at(f.a, argBase), v)
-	ADDQ(at(f.a, argVOff), v)
-	LEAQ(at(p, f.R*rowBytes), to)
-	Label(block)
-	prefetch(at2(v, next, 0))
-	for half := range 2 {
-		s := YMM()
-		VCVTPH2PS(at(v, 16*half), s)
-		for r := range f.R {
-			w := YMM()
-			VMULPS(at(p, rowBytes*r+32*half), s, w)
-			VMOVUPS(w, at(to, rowBytes*r+32*half))
+	scaleWeights(f.a, f.off, f.ahead, f.R, func(p, to, scale reg.GPVirtual) {
+		for half := range 2 {
+			s := YMM()
+			VCVTPH2PS(at(scale, 16*half), s)
+			for r := range f.R {
+				w := YMM()
+				VMULPS(at(p, rowBytes*r+32*half), s, w)
+				VMOVUPS(w, at(to, rowBytes*r+32*half))
+			}
 		}
-	}
-	ADDQ(U8(32), v)
-	ADDQ(U32(f.R*rowBytes), to)
-	SUBQ(U8(32), left)
-	JNZ(LabelRef(block))
-	ADDQ(U8(tileScores), p)
-	INCQ(t)
-	CMPQ(t, U8(tiles))
-	JL(LabelRef(tile))
+	})
 }

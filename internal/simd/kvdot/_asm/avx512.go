@@ -89,11 +89,16 @@ func (f *folder512) scores() {
 		unroll = 4
 	}
 	tile := tileAddrs(f.a, f.off, 0, tiles)
-	next := tileAddrs(f.a, f.ahead, 0, tiles)
-	q, idx, end := arg(f.a, argQ), GP64(), arg(f.a, argDim)
+	next := tileAddrs(f.a, f.ahead, 0, 2)
+	q, idx, end, half := arg(f.a, argQ), GP64(), arg(f.a, argDim), GP64()
 	XORQ(idx, idx)
 	step := 16 * f.e.bytes // bytes of a dimension in a tile
 	IMUL3Q(U32(step), end, end)
+	// Prefetched meanwhile: two tiles, in address order. The second starts when half of the dimensions are done.
+	MOVQ(end, half)
+	SHRQ(U8(1), half)
+	SUBQ(end, next[1])
+	SUBQ(end, next[1])
 	acc := make([][tiles]reg.VecVirtual, f.R)
 	for r := range acc {
 		for t := range acc[r] {
@@ -103,13 +108,11 @@ func (f *folder512) scores() {
 	}
 	loop := label("dims")
 	Label(loop)
+	CMPQ(idx, half)
+	CMOVQGE(next[1], next[0])
 	for u := range unroll {
-		for t := range tiles {
-			for line := u * step; line < (u+1)*step; line += 64 {
-				if line%64 == 0 {
-					prefetch(at2(next[t], idx, line))
-				}
-			}
+		for line := u * 4 * step; line < (u+1)*4*step; line += 64 {
+			prefetch(Mem{Base: next[0], Index: idx, Scale: 4, Disp: line})
 		}
 		for t := range tiles {
 			kv := f.widen(at2(tile[t], idx, u*step))
@@ -404,8 +407,9 @@ func (f *folder512) valueCols(o, left, col, wcol reg.GPVirtual, w int) {
 func (f *folder512) tokens(acc [][]reg.VecVirtual, col, wcol reg.GPVirtual, mask reg.Register, w int) {
 	t := beginTokens(f.e, f.R, f.a, f.off, f.ahead, col, wcol)
 	for b := 0; b < 16*w*f.e.bytes; b += 64 {
-		prefetch(at2(t.v, t.next, b))
+		prefetch(at(t.next, b))
 	}
+	ADDQ(U32(16*w*f.e.bytes), t.next)
 	group := w // vectors that share a row's weight
 	if f.e.bytes == 1 {
 		group = 2

@@ -26,8 +26,7 @@ func (f *folder512) scoresQ8() {
 	Label(tile)
 	k, next := GP64(), GP64()
 	MOVQ(Mem{Base: f.off, Index: t, Scale: 8}, k)
-	MOVQ(Mem{Base: f.ahead, Index: t, Scale: 8}, next)
-	SUBQ(k, next)
+	nextHalf(f.a, f.ahead, t, 0, next)
 	ADDQ(at(f.a, argBase), k)
 	codes, q, left := GP64(), arg(f.a, argQ), arg(f.a, argDim)
 	LEAQ(at2(k, scales, 0), codes)
@@ -37,7 +36,6 @@ func (f *folder512) scoresQ8() {
 		zero512(acc[r])
 	}
 	Label(block)
-	prefetch(at2(k, next, 0))
 	upper, lower := make([]reg.VecVirtual, R), make([]reg.VecVirtual, R)
 	for r := range upper {
 		upper[r], lower[r] = ZMM(), ZMM()
@@ -45,7 +43,7 @@ func (f *folder512) scoresQ8() {
 		VPBROADCASTD(at(q, 4*(8*R*q8QuadWords+r)), lower[r])
 	}
 	for quad := range 8 {
-		prefetch(at2(codes, next, 64*quad))
+		prefetch(at(next, 64*quad))
 		kv := ZMM()
 		VMOVDQU32(at(codes, 64*quad), kv)
 		for r := range upper {
@@ -64,6 +62,7 @@ func (f *folder512) scoresQ8() {
 	}
 	ADDQ(U8(32), k)
 	ADDQ(U32(512), codes)
+	ADDQ(U32(512), next)
 	ADDQ(U32(4*blockWords), q)
 	SUBQ(U8(32), left)
 	JNZ(LabelRef(block))
@@ -87,33 +86,46 @@ func q8ScaleBytes(a reg.GPVirtual) reg.GPVirtual {
 // scaleWeights leaves, after the weights, p[block][r][64] = weight·(the values' scale), so that the values
 // themselves are integers.
 func (f *folder512) scaleWeights() {
-	tile := tileAddrs(f.a, f.off, 0, tiles)
-	for t := range tile {
-		ADDQ(at(f.a, argVOff), tile[t])
-	}
-	p, to, left := arg(f.a, argP), GP64(), arg(f.a, argDim)
-	LEAQ(at(p, f.R*rowBytes), to)
-	next := tileAddrs(f.a, f.ahead, 0, tiles)
-	for t := range next {
-		ADDQ(at(f.a, argVOff), next[t])
-	}
-	loop := label("scale")
-	Label(loop)
-	for t := range tile {
-		prefetch(at(next[t], 0))
-		ADDQ(U8(32), next[t])
+	scaleWeights(f.a, f.off, f.ahead, f.R, func(p, to, scale reg.GPVirtual) {
 		s := ZMM()
-		VCVTPH2PS(at(tile[t], 0), s)
-		ADDQ(U8(32), tile[t])
+		VCVTPH2PS(at(scale, 0), s)
 		for r := range f.R {
 			w := ZMM()
-			VMULPS(at(p, rowBytes*r+tileScores*t), s, w)
-			VMOVUPS(w, at(to, rowBytes*r+tileScores*t))
+			VMULPS(at(p, rowBytes*r), s, w)
+			VMOVUPS(w, at(to, rowBytes*r))
 		}
-	}
-	ADDQ(U32(f.R*rowBytes), to)
+	})
+}
+
+// scaleWeights walks the value scales of a stripe; do handles the 16 of a tile's block. The codes' loops
+// prefetch as much of the next tiles as there are codes; the rest is prefetched here.
+func scaleWeights(a, off, ahead reg.GPVirtual, rows int, do func(p, to, scale reg.GPVirtual)) {
+	tile, block := label("tile"), label("scale")
+	p, to, t := arg(a, argP), GP64(), GP64()
+	XORQ(t, t)
+	Label(tile)
+	v, next, left, half := GP64(), GP64(), arg(a, argDim), arg(a, argVOff)
+	MOVQ(Mem{Base: off, Index: t, Scale: 8}, v)
+	ADDQ(at(a, argBase), v)
+	ADDQ(half, v)
+	MOVQ(left, next)
+	SHLQ(U8(4), next)
+	ADDQ(Mem{Base: ahead, Index: t, Scale: 8}, next)
+	ADDQ(at(a, argBase), next)
+	LEAQ(at(p, rows*rowBytes), to)
+	Label(block)
+	prefetch(at(next, 0))
+	prefetch(at2(next, half, 0))
+	do(p, to, v)
+	ADDQ(U8(32), v)
+	ADDQ(U8(32), next)
+	ADDQ(U32(rows*rowBytes), to)
 	SUBQ(U8(32), left)
-	JNZ(LabelRef(loop))
+	JNZ(LabelRef(block))
+	ADDQ(U8(tileScores), p)
+	INCQ(t)
+	CMPQ(t, U8(tiles))
+	JL(LabelRef(tile))
 }
 
 // vpdpbusd emits acc += Σ4 unsigned(k)·signed(q) per 32-bit lane, q one word for all lanes. avo does not

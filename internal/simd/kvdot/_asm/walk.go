@@ -32,8 +32,14 @@ func beginTokens(e elem, rows int, a, off, ahead, col, wcol reg.GPVirtual) token
 	MOVQ(t.count, i)
 	SHRQ(U8(4), i)
 	MOVQ(Mem{Base: off, Index: i, Scale: 8}, t.v)
-	MOVQ(Mem{Base: ahead, Index: i, Scale: 8}, t.next)
-	SUBQ(t.v, t.next)
+	nextHalf(a, ahead, i, 2, t.next)
+	MOVQ(col, t.p)
+	SUBQ(at(a, argVOff), t.p)
+	if e.bytes == 1 {
+		SUBQ(q8ScaleBytes(a), t.p)
+	}
+	SHLQ(U8(4), t.p)
+	ADDQ(t.p, t.next)
 	ADDQ(at(a, argBase), t.v)
 	ADDQ(col, t.v)
 	MOVQ(t.count, i)
@@ -98,4 +104,18 @@ func readTiles(name string, size int, or func(m Mem, s reg.VecVirtual)) {
 	JNZ(LabelRef("tile"))
 	VZEROUPPER()
 	RET()
+}
+
+// nextHalf sets next to the tile half to prefetch while tile i of the stripe is worked on: keys, then values
+// of two tiles, from the first-th on.
+func nextHalf(a, ahead, i reg.GPVirtual, first int, next reg.GPVirtual) {
+	odd := GP64()
+	MOVQ(i, odd)
+	SHRQ(U8(1), odd)
+	MOVQ(Mem{Base: ahead, Index: odd, Scale: 8, Disp: 8 * first}, next)
+	ADDQ(at(a, argBase), next)
+	MOVQ(i, odd)
+	ANDQ(U8(1), odd)
+	IMULQ(at(a, argVOff), odd)
+	ADDQ(odd, next)
 }
