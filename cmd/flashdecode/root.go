@@ -101,7 +101,7 @@ Without -m, commands use a small model that the program carries.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w: see %s --help", err, cmd.CommandPath())
 	})
-	root.AddCommand(a.runCommand(), a.versionCommand())
+	root.AddCommand(a.runCommand(), a.planCommand(), a.inspectCommand(), a.tokenizeCommand(), a.versionCommand())
 	for _, c := range root.Commands() {
 		wrapArgs(c)
 	}
@@ -132,21 +132,20 @@ func (a *app) print(text string) error {
 }
 
 // printJSON writes v, over several lines.
-func (a *app) printJSON(v any) error {
-	b, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return err
-	}
-	return a.print(string(b) + "\n")
-}
+func (a *app) printJSON(v any) error { return a.encode(v, "  ") }
 
 // printLine writes v as one line of JSON.
-func (a *app) printLine(v any) error {
-	b, err := json.Marshal(v)
-	if err != nil {
+func (a *app) printLine(v any) error { return a.encode(v, "") }
+
+func (a *app) encode(v any, indent string) error {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false) // tokens are full of <|…|>
+	e.SetIndent("", indent)
+	if err := e.Encode(v); err != nil {
 		return err
 	}
-	return a.print(string(b) + "\n")
+	return a.print(b.String())
 }
 
 // readText reads a file, or standard input if it is called "-".
