@@ -41,11 +41,7 @@ func (a *Acts) Reset(m, k int) {
 		panic(fmt.Sprintf("qgemm: %d x %d activations", m, k))
 	}
 	a.M, a.K = m, k
-	rows := m &^ (maxTile - 1)
-	if rest := m - rows; rest > 0 {
-		rows += tileHeight(rest)
-	}
-	nq, nf := rows*quantBlocks(k), rows*floatBlocks(k)
+	nq, nf := m*quantBlocks(k), m*floatBlocks(k)
 	const line = int(unsafe.Sizeof(actBlock{}))
 	if need := (nq+nf)*line + line; len(a.memory) < need {
 		a.memory = make([]byte, need)
@@ -62,22 +58,11 @@ func quantBlocks(k int) int { return (k + 2*blockLen - 1) / (2 * blockLen) * 2 }
 
 func floatBlocks(k int) int { return (k + 15) / 16 }
 
-// tileHeight rounds 1..8 rows up to a height that kernels exist for.
-func tileHeight(rows int) int {
-	switch {
-	case rows <= 2:
-		return rows
-	case rows <= 4:
-		return 4
-	}
-	return maxTile
-}
-
 // at returns the number of the first block of row m in a matrix of blocks blocks a row, and the distance
 // to its next one, which is the height of the row's tile.
 func (a *Acts) at(m, blocks int) (first, height int) {
 	t := m &^ (maxTile - 1)
-	return t*blocks + m - t, tileHeight(min(a.M-t, maxTile))
+	return t*blocks + m - t, min(a.M-t, maxTile)
 }
 
 // SetActs stores rows [m0, m1) of x, [M, K] with ldx columns from one row to the next, for products with
@@ -97,30 +82,6 @@ func (k *Kernels) SetActs(a *Acts, t quant.Type, x []float32, ldx, m0, m1 int) {
 			a.setFloats(m, row)
 		} else {
 			k.setQuants(a, m, row)
-		}
-	}
-	if m1 == a.M {
-		a.clearRest(float)
-	}
-}
-
-// clearRest zeroes the rows that fill up the last tile: their products are computed and dropped, and
-// should not be slowed down by denormals or NaNs.
-func (a *Acts) clearRest(float bool) {
-	rest := a.M % maxTile
-	if rest == 0 {
-		return
-	}
-	t, height := a.M-rest, tileHeight(rest)
-	for r := rest; r < height; r++ {
-		if float {
-			for b, n := 0, floatBlocks(a.K); b < n; b++ {
-				a.floats[t*n+b*height+r] = floatBlock{}
-			}
-		} else {
-			for b, n := 0, quantBlocks(a.K); b < n; b++ {
-				a.quants[t*n+b*height+r] = actBlock{}
-			}
 		}
 	}
 }

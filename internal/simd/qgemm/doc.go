@@ -11,7 +11,7 @@
 //   - packed: a matrix whose bytes were rearranged by Pack into strips of units. It is as large as in the
 //     file (Q4_K 2.8 %, Q5_K 2.3 %, Q6_K 1 % larger, because their scales lie in bytes of their own).
 //   - tile: up to 8 rows of activations, whose blocks lie side by side so that one load of weights serves
-//     all of them. Its height is 1, 2, 4 or 8; missing rows are zeros.
+//     all of them. The last tile may have fewer rows, its height.
 //   - activation block: 64 bytes. Either 32 columns of one row as int8 with their float32 scale, their sum
 //     and the corrections that undo the offsets of unsigned weight codes (for quantised weights), or 16
 //     columns as float32 (for F32, F16 and BF16 weights).

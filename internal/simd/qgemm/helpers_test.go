@@ -112,20 +112,25 @@ func newReference(t *testing.T, typ quant.Type, src []byte, rows, cols int, a *A
 	t.Helper()
 	var ref reference
 	w, term := make([]float32, cols), termSizes(typ, src, rows, cols)
-	for range a.M {
+	xs := make([][]float64, a.M)
+	for m := range xs {
 		ref.want = append(ref.want, make([]float64, rows))
 		ref.size = append(ref.size, make([]float64, rows))
+		for i := range cols {
+			xs[m] = append(xs[m], a.value(layouts[typ].float, m, i))
+		}
 	}
 	for n := range rows {
 		if err := quant.Dequantize(typ, w, src[n*typ.RowBytes(cols):][:typ.RowBytes(cols)]); err != nil {
 			t.Fatal(err)
 		}
-		for m := range a.M {
+		for m, x := range xs {
+			var want, size float64
 			for i, f := range w {
-				x := a.value(layouts[typ].float, m, i)
-				ref.want[m][n] += float64(f) * x
-				ref.size[m][n] += term[n*cols+i] * math.Abs(x)
+				want += float64(f) * x[i]
+				size += term[n*cols+i] * math.Abs(x[i])
 			}
+			ref.want[m][n], ref.size[m][n] = want, size
 		}
 	}
 	return ref

@@ -30,8 +30,8 @@ type kernel func(a *byte)
 // Kernels is the set of bodies for one level. Safe for concurrent use.
 type Kernels struct {
 	level simd.Level
-	tiles [len(layouts)][4]kernel // by log2 of the height; see product.run for nil
-	packs [len(layouts)]kernel    // takes *packArgs; nil: packUnits
+	tiles [len(layouts)][maxTile]kernel // by height - 1; see product.run for nil
+	packs [len(layouts)]kernel          // takes *packArgs; nil: packUnits
 	// quantize stores whole blocks of x in every step-th block of dst.
 	quantize func(dst []actBlock, step int, x []float32)
 	// read loads whole lines and returns something that depends on all of them.
@@ -105,7 +105,7 @@ const (
 	packBytes = 96 << 10
 	// packHot is the part of it used for a single tile: packed units are then read back once, from the
 	// first level cache.
-	packHot = 12 << 10
+	packHot = 6 << 10
 )
 
 // Mul sets y[m·ldy + n] for all M rows of a and the rows n of strips [strip0, strip1) of w. SetActs must
@@ -230,8 +230,7 @@ func (p *product) grouped(f func(group, end, u0, u1 int)) {
 
 // tile multiplies strips [strip0, strip1), whose units [u0, u1) start at data, by the tile at row m.
 func (p *product) tile(data []byte, stripBytes, strip0, strip1, m, u0, u1 int) {
-	rows := min(p.a.M-m, maxTile)
-	height := tileHeight(rows)
+	height := min(p.a.M-m, maxTile)
 	g := &p.s.args
 	g.x = unsafe.Add(p.x, (m*p.blocks+u0*p.l.blocks()*height)*64)
 	g.units, g.stripBytes, g.step = int64(u1-u0), int64(stripBytes), int64(height*64)
@@ -239,32 +238,24 @@ func (p *product) tile(data []byte, stripBytes, strip0, strip1, m, u0, u1 int) {
 	if u0 > 0 {
 		g.keep = 0xffff
 	}
-	// Rows that only fill up the tile, and the lanes beyond the matrix, go to scratch memory.
-	whole := 0
-	if height == rows {
-		whole = max(0, min(strip1, p.w.Rows/lanes)-strip0)
-	}
+	whole := min(strip1, p.w.Rows/lanes) - strip0
 	if whole > 0 {
 		g.w = unsafe.Pointer(unsafe.SliceData(data))
-		p.point(m, rows, strip0)
+		for r := range height {
+			g.y[r] = unsafe.Pointer(&p.y[(m+r)*p.ldy+strip0*lanes])
+		}
 		p.run(height, whole)
 	}
-	for s := strip0 + whole; s < strip1; s++ {
-		g.w = unsafe.Pointer(&data[(s-strip0)*stripBytes])
-		p.runTail(m, rows, height, s)
-	}
-}
-
-func (p *product) point(m, rows, strip int) {
-	for r := range rows {
-		p.s.args.y[r] = unsafe.Pointer(&p.y[(m+r)*p.ldy+strip*lanes])
+	if strip0+whole < strip1 {
+		g.w = unsafe.Pointer(&data[whole*stripBytes])
+		p.runTail(m, height, strip1-1)
 	}
 }
 
 func (p *product) run(height, strips int) {
 	g, bodies := &p.s.args, &p.k.tiles[p.w.Type]
 	g.strips = int64(strips)
-	body := bodies[heightIndex(height)]
+	body := bodies[height-1]
 	switch {
 	case body != nil:
 		body((*byte)(unsafe.Pointer(g)))
@@ -273,30 +264,29 @@ func (p *product) run(height, strips int) {
 	default: // two rows at a time
 		y, x := g.y, g.x
 		for r := 0; r < height; r += 2 {
-			g.y[0], g.y[1], g.x = y[r], y[r+1], unsafe.Add(x, r*64)
-			bodies[1]((*byte)(unsafe.Pointer(g)))
+			n := min(2, height-r)
+			copy(g.y[:n], y[r:])
+			g.x = unsafe.Add(x, r*64)
+			bodies[n-1]((*byte)(unsafe.Pointer(g)))
 		}
 		g.y, g.x = y, x
 	}
 }
 
-// runTail is run for one strip with y in scratch memory.
-func (p *product) runTail(m, rows, height, strip int) {
-	n := min(lanes, p.w.Rows-strip*lanes)
+// runTail is run for a strip of less than 16 rows: kernels write 16, so y is scratch memory.
+func (p *product) runTail(m, height, strip int) {
+	n := p.w.Rows - strip*lanes
 	for r := range height {
 		p.s.args.y[r] = unsafe.Pointer(&p.s.tail[r])
-		if p.s.args.keep != 0 && r < rows {
+		if p.s.args.keep != 0 {
 			copy(p.s.tail[r][:n], p.y[(m+r)*p.ldy+strip*lanes:])
 		}
 	}
 	p.run(height, 1)
-	for r := range rows {
+	for r := range height {
 		copy(p.y[(m+r)*p.ldy+strip*lanes:][:n], p.s.tail[r][:])
 	}
 }
-
-// heightIndex returns log2 of 1, 2, 4 or 8.
-func heightIndex(height int) int { return [...]int{1: 0, 2: 1, 4: 2, 8: 3}[height] }
 
 func half(b []byte) float32     { return quant.F16ToF32(get16(b)) }
 func fromBits(b uint32) float32 { return math.Float32frombits(b) }

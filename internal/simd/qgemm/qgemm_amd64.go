@@ -24,7 +24,7 @@ func (k *Kernels) install() {
 }
 
 // tiles2 has no bodies for more than two rows: 16 registers hold no more.
-var tiles2 = [len(layouts)][4]kernel{
+var tiles2 = [len(layouts)][maxTile]kernel{
 	quant.F32:  {tileF32x1AVX2, tileF32x2AVX2},
 	quant.F16:  {tileF16x1AVX2, tileF16x2AVX2},
 	quant.BF16: {tileBF16x1AVX2, tileBF16x2AVX2},
@@ -38,18 +38,51 @@ var tiles2 = [len(layouts)][4]kernel{
 	quant.Q6_K: {tileQ6_Kx1AVX2, tileQ6_Kx2AVX2},
 }
 
-var tiles512 = [len(layouts)][4]kernel{
-	quant.F32:  {tileF32x1AVX512, tileF32x2AVX512, tileF32x4AVX512, tileF32x8AVX512},
-	quant.F16:  {tileF16x1AVX512, tileF16x2AVX512, tileF16x4AVX512, tileF16x8AVX512},
-	quant.BF16: {tileBF16x1AVX512, tileBF16x2AVX512, tileBF16x4AVX512, tileBF16x8AVX512},
-	quant.Q8_0: {tileQ8_0x1AVX512, tileQ8_0x2AVX512, tileQ8_0x4AVX512, tileQ8_0x8AVX512},
-	quant.Q4_0: {tileQ4_0x1AVX512, tileQ4_0x2AVX512, tileQ4_0x4AVX512, tileQ4_0x8AVX512},
-	quant.Q4_1: {tileQ4_1x1AVX512, tileQ4_1x2AVX512, tileQ4_1x4AVX512, tileQ4_1x8AVX512},
-	quant.Q5_0: {tileQ5_0x1AVX512, tileQ5_0x2AVX512, tileQ5_0x4AVX512, tileQ5_0x8AVX512},
-	quant.Q5_1: {tileQ5_1x1AVX512, tileQ5_1x2AVX512, tileQ5_1x4AVX512, tileQ5_1x8AVX512},
-	quant.Q4_K: {tileQ4_Kx1AVX512, tileQ4_Kx2AVX512, tileQ4_Kx4AVX512, tileQ4_Kx8AVX512},
-	quant.Q5_K: {tileQ5_Kx1AVX512, tileQ5_Kx2AVX512, tileQ5_Kx4AVX512, tileQ5_Kx8AVX512},
-	quant.Q6_K: {tileQ6_Kx1AVX512, tileQ6_Kx2AVX512, tileQ6_Kx4AVX512, tileQ6_Kx8AVX512},
+var tiles512 = [len(layouts)][maxTile]kernel{
+	quant.F32: {
+		tileF32x1AVX512, tileF32x2AVX512, tileF32x3AVX512, tileF32x4AVX512,
+		tileF32x5AVX512, tileF32x6AVX512, tileF32x7AVX512, tileF32x8AVX512,
+	},
+	quant.F16: {
+		tileF16x1AVX512, tileF16x2AVX512, tileF16x3AVX512, tileF16x4AVX512,
+		tileF16x5AVX512, tileF16x6AVX512, tileF16x7AVX512, tileF16x8AVX512,
+	},
+	quant.BF16: {
+		tileBF16x1AVX512, tileBF16x2AVX512, tileBF16x3AVX512, tileBF16x4AVX512,
+		tileBF16x5AVX512, tileBF16x6AVX512, tileBF16x7AVX512, tileBF16x8AVX512,
+	},
+	quant.Q8_0: {
+		tileQ8_0x1AVX512, tileQ8_0x2AVX512, tileQ8_0x3AVX512, tileQ8_0x4AVX512,
+		tileQ8_0x5AVX512, tileQ8_0x6AVX512, tileQ8_0x7AVX512, tileQ8_0x8AVX512,
+	},
+	quant.Q4_0: {
+		tileQ4_0x1AVX512, tileQ4_0x2AVX512, tileQ4_0x3AVX512, tileQ4_0x4AVX512,
+		tileQ4_0x5AVX512, tileQ4_0x6AVX512, tileQ4_0x7AVX512, tileQ4_0x8AVX512,
+	},
+	quant.Q4_1: {
+		tileQ4_1x1AVX512, tileQ4_1x2AVX512, tileQ4_1x3AVX512, tileQ4_1x4AVX512,
+		tileQ4_1x5AVX512, tileQ4_1x6AVX512, tileQ4_1x7AVX512, tileQ4_1x8AVX512,
+	},
+	quant.Q5_0: {
+		tileQ5_0x1AVX512, tileQ5_0x2AVX512, tileQ5_0x3AVX512, tileQ5_0x4AVX512,
+		tileQ5_0x5AVX512, tileQ5_0x6AVX512, tileQ5_0x7AVX512, tileQ5_0x8AVX512,
+	},
+	quant.Q5_1: {
+		tileQ5_1x1AVX512, tileQ5_1x2AVX512, tileQ5_1x3AVX512, tileQ5_1x4AVX512,
+		tileQ5_1x5AVX512, tileQ5_1x6AVX512, tileQ5_1x7AVX512, tileQ5_1x8AVX512,
+	},
+	quant.Q4_K: {
+		tileQ4_Kx1AVX512, tileQ4_Kx2AVX512, tileQ4_Kx3AVX512, tileQ4_Kx4AVX512,
+		tileQ4_Kx5AVX512, tileQ4_Kx6AVX512, tileQ4_Kx7AVX512, tileQ4_Kx8AVX512,
+	},
+	quant.Q5_K: {
+		tileQ5_Kx1AVX512, tileQ5_Kx2AVX512, tileQ5_Kx3AVX512, tileQ5_Kx4AVX512,
+		tileQ5_Kx5AVX512, tileQ5_Kx6AVX512, tileQ5_Kx7AVX512, tileQ5_Kx8AVX512,
+	},
+	quant.Q6_K: {
+		tileQ6_Kx1AVX512, tileQ6_Kx2AVX512, tileQ6_Kx3AVX512, tileQ6_Kx4AVX512,
+		tileQ6_Kx5AVX512, tileQ6_Kx6AVX512, tileQ6_Kx7AVX512, tileQ6_Kx8AVX512,
+	},
 }
 
 var packs2 = [len(layouts)]kernel{

@@ -14,10 +14,30 @@ func tileF32x1AVX512(a *byte)
 //go:noescape
 func tileF32x2AVX512(a *byte)
 
+// tileF32x3AVX512 multiplies strips of F32 by 3 rows of activations.
+//
+//go:noescape
+func tileF32x3AVX512(a *byte)
+
 // tileF32x4AVX512 multiplies strips of F32 by 4 rows of activations.
 //
 //go:noescape
 func tileF32x4AVX512(a *byte)
+
+// tileF32x5AVX512 multiplies strips of F32 by 5 rows of activations.
+//
+//go:noescape
+func tileF32x5AVX512(a *byte)
+
+// tileF32x6AVX512 multiplies strips of F32 by 6 rows of activations.
+//
+//go:noescape
+func tileF32x6AVX512(a *byte)
+
+// tileF32x7AVX512 multiplies strips of F32 by 7 rows of activations.
+//
+//go:noescape
+func tileF32x7AVX512(a *byte)
 
 // tileF32x8AVX512 multiplies strips of F32 by 8 rows of activations.
 //
@@ -34,10 +54,30 @@ func tileF16x1AVX512(a *byte)
 //go:noescape
 func tileF16x2AVX512(a *byte)
 
+// tileF16x3AVX512 multiplies strips of F16 by 3 rows of activations.
+//
+//go:noescape
+func tileF16x3AVX512(a *byte)
+
 // tileF16x4AVX512 multiplies strips of F16 by 4 rows of activations.
 //
 //go:noescape
 func tileF16x4AVX512(a *byte)
+
+// tileF16x5AVX512 multiplies strips of F16 by 5 rows of activations.
+//
+//go:noescape
+func tileF16x5AVX512(a *byte)
+
+// tileF16x6AVX512 multiplies strips of F16 by 6 rows of activations.
+//
+//go:noescape
+func tileF16x6AVX512(a *byte)
+
+// tileF16x7AVX512 multiplies strips of F16 by 7 rows of activations.
+//
+//go:noescape
+func tileF16x7AVX512(a *byte)
 
 // tileF16x8AVX512 multiplies strips of F16 by 8 rows of activations.
 //
@@ -54,10 +94,30 @@ func tileBF16x1AVX512(a *byte)
 //go:noescape
 func tileBF16x2AVX512(a *byte)
 
+// tileBF16x3AVX512 multiplies strips of BF16 by 3 rows of activations.
+//
+//go:noescape
+func tileBF16x3AVX512(a *byte)
+
 // tileBF16x4AVX512 multiplies strips of BF16 by 4 rows of activations.
 //
 //go:noescape
 func tileBF16x4AVX512(a *byte)
+
+// tileBF16x5AVX512 multiplies strips of BF16 by 5 rows of activations.
+//
+//go:noescape
+func tileBF16x5AVX512(a *byte)
+
+// tileBF16x6AVX512 multiplies strips of BF16 by 6 rows of activations.
+//
+//go:noescape
+func tileBF16x6AVX512(a *byte)
+
+// tileBF16x7AVX512 multiplies strips of BF16 by 7 rows of activations.
+//
+//go:noescape
+func tileBF16x7AVX512(a *byte)
 
 // tileBF16x8AVX512 multiplies strips of BF16 by 8 rows of activations.
 //
@@ -74,10 +134,30 @@ func tileQ8_0x1AVX512(a *byte)
 //go:noescape
 func tileQ8_0x2AVX512(a *byte)
 
+// tileQ8_0x3AVX512 multiplies strips of Q8_0 by 3 rows of activations.
+//
+//go:noescape
+func tileQ8_0x3AVX512(a *byte)
+
 // tileQ8_0x4AVX512 multiplies strips of Q8_0 by 4 rows of activations.
 //
 //go:noescape
 func tileQ8_0x4AVX512(a *byte)
+
+// tileQ8_0x5AVX512 multiplies strips of Q8_0 by 5 rows of activations.
+//
+//go:noescape
+func tileQ8_0x5AVX512(a *byte)
+
+// tileQ8_0x6AVX512 multiplies strips of Q8_0 by 6 rows of activations.
+//
+//go:noescape
+func tileQ8_0x6AVX512(a *byte)
+
+// tileQ8_0x7AVX512 multiplies strips of Q8_0 by 7 rows of activations.
+//
+//go:noescape
+func tileQ8_0x7AVX512(a *byte)
 
 // tileQ8_0x8AVX512 multiplies strips of Q8_0 by 8 rows of activations.
 //
@@ -94,10 +174,30 @@ func tileQ4_0x1AVX512(a *byte)
 //go:noescape
 func tileQ4_0x2AVX512(a *byte)
 
+// tileQ4_0x3AVX512 multiplies strips of Q4_0 by 3 rows of activations.
+//
+//go:noescape
+func tileQ4_0x3AVX512(a *byte)
+
 // tileQ4_0x4AVX512 multiplies strips of Q4_0 by 4 rows of activations.
 //
 //go:noescape
 func tileQ4_0x4AVX512(a *byte)
+
+// tileQ4_0x5AVX512 multiplies strips of Q4_0 by 5 rows of activations.
+//
+//go:noescape
+func tileQ4_0x5AVX512(a *byte)
+
+// tileQ4_0x6AVX512 multiplies strips of Q4_0 by 6 rows of activations.
+//
+//go:noescape
+func tileQ4_0x6AVX512(a *byte)
+
+// tileQ4_0x7AVX512 multiplies strips of Q4_0 by 7 rows of activations.
+//
+//go:noescape
+func tileQ4_0x7AVX512(a *byte)
 
 // tileQ4_0x8AVX512 multiplies strips of Q4_0 by 8 rows of activations.
 //
@@ -114,10 +214,30 @@ func tileQ4_1x1AVX512(a *byte)
 //go:noescape
 func tileQ4_1x2AVX512(a *byte)
 
+// tileQ4_1x3AVX512 multiplies strips of Q4_1 by 3 rows of activations.
+//
+//go:noescape
+func tileQ4_1x3AVX512(a *byte)
+
 // tileQ4_1x4AVX512 multiplies strips of Q4_1 by 4 rows of activations.
 //
 //go:noescape
 func tileQ4_1x4AVX512(a *byte)
+
+// tileQ4_1x5AVX512 multiplies strips of Q4_1 by 5 rows of activations.
+//
+//go:noescape
+func tileQ4_1x5AVX512(a *byte)
+
+// tileQ4_1x6AVX512 multiplies strips of Q4_1 by 6 rows of activations.
+//
+//go:noescape
+func tileQ4_1x6AVX512(a *byte)
+
+// tileQ4_1x7AVX512 multiplies strips of Q4_1 by 7 rows of activations.
+//
+//go:noescape
+func tileQ4_1x7AVX512(a *byte)
 
 // tileQ4_1x8AVX512 multiplies strips of Q4_1 by 8 rows of activations.
 //
@@ -134,10 +254,30 @@ func tileQ5_0x1AVX512(a *byte)
 //go:noescape
 func tileQ5_0x2AVX512(a *byte)
 
+// tileQ5_0x3AVX512 multiplies strips of Q5_0 by 3 rows of activations.
+//
+//go:noescape
+func tileQ5_0x3AVX512(a *byte)
+
 // tileQ5_0x4AVX512 multiplies strips of Q5_0 by 4 rows of activations.
 //
 //go:noescape
 func tileQ5_0x4AVX512(a *byte)
+
+// tileQ5_0x5AVX512 multiplies strips of Q5_0 by 5 rows of activations.
+//
+//go:noescape
+func tileQ5_0x5AVX512(a *byte)
+
+// tileQ5_0x6AVX512 multiplies strips of Q5_0 by 6 rows of activations.
+//
+//go:noescape
+func tileQ5_0x6AVX512(a *byte)
+
+// tileQ5_0x7AVX512 multiplies strips of Q5_0 by 7 rows of activations.
+//
+//go:noescape
+func tileQ5_0x7AVX512(a *byte)
 
 // tileQ5_0x8AVX512 multiplies strips of Q5_0 by 8 rows of activations.
 //
@@ -154,10 +294,30 @@ func tileQ5_1x1AVX512(a *byte)
 //go:noescape
 func tileQ5_1x2AVX512(a *byte)
 
+// tileQ5_1x3AVX512 multiplies strips of Q5_1 by 3 rows of activations.
+//
+//go:noescape
+func tileQ5_1x3AVX512(a *byte)
+
 // tileQ5_1x4AVX512 multiplies strips of Q5_1 by 4 rows of activations.
 //
 //go:noescape
 func tileQ5_1x4AVX512(a *byte)
+
+// tileQ5_1x5AVX512 multiplies strips of Q5_1 by 5 rows of activations.
+//
+//go:noescape
+func tileQ5_1x5AVX512(a *byte)
+
+// tileQ5_1x6AVX512 multiplies strips of Q5_1 by 6 rows of activations.
+//
+//go:noescape
+func tileQ5_1x6AVX512(a *byte)
+
+// tileQ5_1x7AVX512 multiplies strips of Q5_1 by 7 rows of activations.
+//
+//go:noescape
+func tileQ5_1x7AVX512(a *byte)
 
 // tileQ5_1x8AVX512 multiplies strips of Q5_1 by 8 rows of activations.
 //
@@ -174,10 +334,30 @@ func tileQ4_Kx1AVX512(a *byte)
 //go:noescape
 func tileQ4_Kx2AVX512(a *byte)
 
+// tileQ4_Kx3AVX512 multiplies strips of Q4_K by 3 rows of activations.
+//
+//go:noescape
+func tileQ4_Kx3AVX512(a *byte)
+
 // tileQ4_Kx4AVX512 multiplies strips of Q4_K by 4 rows of activations.
 //
 //go:noescape
 func tileQ4_Kx4AVX512(a *byte)
+
+// tileQ4_Kx5AVX512 multiplies strips of Q4_K by 5 rows of activations.
+//
+//go:noescape
+func tileQ4_Kx5AVX512(a *byte)
+
+// tileQ4_Kx6AVX512 multiplies strips of Q4_K by 6 rows of activations.
+//
+//go:noescape
+func tileQ4_Kx6AVX512(a *byte)
+
+// tileQ4_Kx7AVX512 multiplies strips of Q4_K by 7 rows of activations.
+//
+//go:noescape
+func tileQ4_Kx7AVX512(a *byte)
 
 // tileQ4_Kx8AVX512 multiplies strips of Q4_K by 8 rows of activations.
 //
@@ -194,10 +374,30 @@ func tileQ5_Kx1AVX512(a *byte)
 //go:noescape
 func tileQ5_Kx2AVX512(a *byte)
 
+// tileQ5_Kx3AVX512 multiplies strips of Q5_K by 3 rows of activations.
+//
+//go:noescape
+func tileQ5_Kx3AVX512(a *byte)
+
 // tileQ5_Kx4AVX512 multiplies strips of Q5_K by 4 rows of activations.
 //
 //go:noescape
 func tileQ5_Kx4AVX512(a *byte)
+
+// tileQ5_Kx5AVX512 multiplies strips of Q5_K by 5 rows of activations.
+//
+//go:noescape
+func tileQ5_Kx5AVX512(a *byte)
+
+// tileQ5_Kx6AVX512 multiplies strips of Q5_K by 6 rows of activations.
+//
+//go:noescape
+func tileQ5_Kx6AVX512(a *byte)
+
+// tileQ5_Kx7AVX512 multiplies strips of Q5_K by 7 rows of activations.
+//
+//go:noescape
+func tileQ5_Kx7AVX512(a *byte)
 
 // tileQ5_Kx8AVX512 multiplies strips of Q5_K by 8 rows of activations.
 //
@@ -214,10 +414,30 @@ func tileQ6_Kx1AVX512(a *byte)
 //go:noescape
 func tileQ6_Kx2AVX512(a *byte)
 
+// tileQ6_Kx3AVX512 multiplies strips of Q6_K by 3 rows of activations.
+//
+//go:noescape
+func tileQ6_Kx3AVX512(a *byte)
+
 // tileQ6_Kx4AVX512 multiplies strips of Q6_K by 4 rows of activations.
 //
 //go:noescape
 func tileQ6_Kx4AVX512(a *byte)
+
+// tileQ6_Kx5AVX512 multiplies strips of Q6_K by 5 rows of activations.
+//
+//go:noescape
+func tileQ6_Kx5AVX512(a *byte)
+
+// tileQ6_Kx6AVX512 multiplies strips of Q6_K by 6 rows of activations.
+//
+//go:noescape
+func tileQ6_Kx6AVX512(a *byte)
+
+// tileQ6_Kx7AVX512 multiplies strips of Q6_K by 7 rows of activations.
+//
+//go:noescape
+func tileQ6_Kx7AVX512(a *byte)
 
 // tileQ6_Kx8AVX512 multiplies strips of Q6_K by 8 rows of activations.
 //

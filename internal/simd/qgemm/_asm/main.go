@@ -13,7 +13,7 @@ var part = flag.String("part", "", "what to generate")
 var parts = map[string]func(){
 	"tile512": func() {
 		for _, f := range formats {
-			for _, height := range []int{1, 2, 4, 8} {
+			for height := 1; height <= 8; height++ {
 				tile512(f, height)
 			}
 		}

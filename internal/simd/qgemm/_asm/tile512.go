@@ -235,7 +235,7 @@ func (k *kernel512) pair(head int, scale func(b int) (d, m reg.VecVirtual)) {
 		}
 		k.scaled(b, dots, s, m)
 	}
-	if k.height < 8 {
+	if k.height <= 4 {
 		lo, hi := k.dots(0, k.offset), k.dots(1, high)
 		f0, f1 := k.loadFifth(head, 0), k.loadFifth(head, 1)
 		for c := range 8 {
@@ -248,7 +248,7 @@ func (k *kernel512) pair(head int, scale func(b int) (d, m reg.VecVirtual)) {
 		finish(1, hi)
 		return
 	}
-	// Sixteen dot products and eight sums leave too few registers: one block after the other.
+	// Two dot products and a sum per row would take too many registers: one block after the other.
 	for b, offset := range []int{k.offset, high} {
 		dots := k.dots(b, offset)
 		fifth := k.loadFifth(head, b)
@@ -323,7 +323,7 @@ func (k *kernel512) sixes() {
 	}
 	for s := range 2 {
 		k.prefetch()
-		if k.height == 8 { // registers for one block at a time
+		if k.height > 4 { // registers for one block at a time
 			for b := range 4 {
 				dots := k.dots(b, blkOff32+4*s)
 				for c := 4 * s; c < 4*s+4; c++ {
