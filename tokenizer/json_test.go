@@ -95,6 +95,25 @@ func TestFromJSONRecognises(t *testing.T) {
 	}
 }
 
+// TestMetaspaceFirst: only what stands at the very start of the text gets the prefix, whichever splitter cut before it.
+func TestMetaspaceFirst(t *testing.T) {
+	file := tiny(":P,", `:{"type":"Metaspace","replacement":"▁","prepend_scheme":"first"},`)
+	for from, to := range map[string]string{
+		`{"a":0,`:          `{"▁":4,"a":0,`,
+		`"added_tokens":[`: `"added_tokens":[{"id":5,"content":"<n>","normalized":true},`,
+	} {
+		file = []byte(strings.Replace(string(file), from, to, 1))
+	}
+	tok := must(t)(FromJSON(file, nil))
+	for text, want := range map[string][]int32{
+		"ab": {4, 2}, "<s>ab": {3, 2}, "<n>ab": {5, 2}, "a<n>b": {4, 0, 5, 1}, "a<s>b": {4, 0, 3, 1}, " a": {4, 0}, "<n> a": {5, 4, 0},
+	} {
+		if got := tok.Encode(nil, text, EncodeOptions{ParseSpecial: true}); !slices.Equal(got, want) {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
+	}
+}
+
 func FuzzFromJSON(f *testing.F) {
 	f.Add(tiny(), []byte(`{"bos_token":"<s>"}`), "abc")
 	f.Add(tiny(":P,", `:{"type":"ByteLevel"},`, ":N,", `:{"type":"NFC"},`), []byte(nil), "a b\xff")

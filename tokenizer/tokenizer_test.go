@@ -17,7 +17,7 @@ func small() Config {
 	c := Defaults("gpt2", "gpt-2")
 	for b := range 256 {
 		r := rune(b)
-		for try := rune(0); ; try++ {
+		for try := range rune(0x200) {
 			if got, ok := byteOfRune(try); ok && got == byte(b) {
 				r = try
 				break
@@ -202,6 +202,29 @@ func TestUnknownCharacters(t *testing.T) {
 	c.UNK = None
 	if got := must(t)(New(c)).Encode(nil, "日", EncodeOptions{}); len(got) != 1 {
 		t.Errorf("without an unknown token only the prefix stays: %v", got)
+	}
+}
+
+func TestEqualScoresMergeLeftFirst(t *testing.T) {
+	c := smallSP()
+	c.AddSpacePrefix = false
+	ab, bc := slices.Index(c.Tokens, "ab"), slices.Index(c.Tokens, "bc")
+	c.Tokens[ab], c.Tokens[bc] = "bc", "ab" // the right pair has the lower id
+	c.Scores[bc] = c.Scores[ab]
+	tok := must(t)(New(c))
+	if got := tok.Encode(nil, "abc", EncodeOptions{}); len(got) != 2 || tok.Token(got[0]) != "ab" {
+		t.Errorf("abc became %s", spell(tok, got))
+	}
+}
+
+func TestTokensAcrossSpaces(t *testing.T) {
+	c := smallSP()
+	c.AddSpacePrefix = false
+	c.Tokens, c.Types, c.Scores = append(c.Tokens, "a▁b"), append(c.Types, TypeNormal), append(c.Scores, -0.5)
+	c.Tokens, c.Types, c.Scores = append(c.Tokens, "a▁"), append(c.Types, TypeNormal), append(c.Scores, -0.25)
+	tok := must(t)(New(c))
+	if got := tok.Encode(nil, "a b", EncodeOptions{}); len(got) != 1 || string(tok.Piece(got[0])) != "a b" {
+		t.Errorf("a b became %s", spell(tok, got))
 	}
 }
 

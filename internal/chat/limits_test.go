@@ -40,6 +40,7 @@ func TestWhitespace(t *testing.T) {
 		"{% raw %}\n {{ x }} {% if %}{% endraw %}\nb": "\n {{ x }} {% if %}b",
 		"{%- raw -%} a {%- endraw -%} b":              "ab",
 		"{{ '{{' }} {":                                "{{ {",
+		"{{ 1 }}  {% if true %}x{% endif %}":          "1  x",
 		"{% generation %}x{% endgeneration %}":        "x",
 	} {
 		if got, err := Render(template, hi, Options{}); err != nil || got != want {
@@ -106,6 +107,12 @@ func TestStrftime(t *testing.T) { // as CPython 3.11's datetime.strftime
 		if got := strftime(early, format); got != want {
 			t.Errorf("%q: %q, want %q", format, got, want)
 		}
+	}
+}
+
+func TestStrftimeSunday(t *testing.T) {
+	if got := strftime(time.Date(2025, 3, 9, 0, 0, 0, 0, time.UTC), "%u %w"); got != "7 0" {
+		t.Errorf("Sunday is %q", got)
 	}
 }
 
