@@ -103,8 +103,9 @@ const (
 	callBytes = 1 << 20
 	// packBytes is the room for units of a matrix in file order.
 	packBytes = 96 << 10
-	// packHot is the part of it used for a single tile: packed units are then read back once, from the
-	// first level cache.
+	// packHot is the part of it used for a single tile: packed units are then read back once, from the first
+	// level cache. Short turns keep memory busy, as only packing prefetches: one core reached 81 % of a pure
+	// read with Q8_0 and 78 % with Q4_K; 73 and 59 at 12 KB, 62 and 45 at 28 KB, 46 and 40 at 1.5 KB.
 	packHot = 6 << 10
 )
 
