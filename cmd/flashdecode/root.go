@@ -101,7 +101,8 @@ Without -m, commands use a small model that the program carries.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w: see %s --help", err, cmd.CommandPath())
 	})
-	root.AddCommand(a.runCommand(), a.planCommand(), a.inspectCommand(), a.tokenizeCommand(), a.versionCommand())
+	root.AddCommand(a.runCommand(), a.planCommand(), a.inspectCommand(), a.tokenizeCommand(), a.perplexityCommand(),
+		a.versionCommand())
 	for _, c := range root.Commands() {
 		wrapArgs(c)
 	}

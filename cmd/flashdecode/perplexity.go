@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/flashdecode/flashdecode/internal/bench"
+	"github.com/flashdecode/flashdecode/tokenizer"
+	"github.com/spf13/cobra"
+)
+
+type perplexityFlags struct {
+	model, file, kv      string
+	ctx, threads, chunks int
+	f32, json            bool
+}
+
+func (a *app) perplexityCommand() *cobra.Command {
+	f := &perplexityFlags{}
+	cmd := &cobra.Command{
+		Use:   "perplexity --file TEXT",
+		Short: "Score a text: how well a model predicts it",
+		Long: `Computes the perplexity of a text by llama.cpp's convention, so that numbers compare: chunks of --ctx tokens, each
+begun with the model's first token if it has one, and the second half of each scored.`,
+		Example: `  flashdecode perplexity -m model.gguf --file wiki.test.raw
+  flashdecode perplexity -m model.gguf --file text.txt --kv q8_0 --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.perplexity(cmd.Context(), f) },
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	modelFlag(fs, &f.model)
+	fs.StringVarP(&f.file, "file", "f", "", "the text; - is standard input")
+	fs.IntVar(&f.ctx, "ctx", 512, "tokens of a chunk")
+	fs.IntVar(&f.chunks, "chunks", 0, "score only that many chunks (default: all)")
+	fs.StringVar(&f.kv, "kv", "f16", "number format of the KV cache: f16, bf16, f32 or q8_0")
+	threadsFlag(fs, &f.threads)
+	fs.BoolVar(&f.f32, "float32", false, "convert quantised weights to float32 first: four bytes a weight, slow, nothing but their own rounding")
+	fs.BoolVar(&f.json, "json", false, "print JSON")
+	return cmd
+}
+
+func (a *app) perplexity(ctx context.Context, f *perplexityFlags) (err error) {
+	kv, err := kvType(f.kv)
+	if err != nil {
+		return err
+	}
+	if f.ctx < 4 || f.chunks < 0 {
+		return usagef("--ctx is %d and --chunks %d: want at least 4 and 0", f.ctx, f.chunks)
+	}
+	text, err := a.input(f.file, nil)
+	if err != nil {
+		return err
+	}
+	vocab, err := vocabulary(f.model)
+	if err != nil {
+		return err
+	}
+	src, err := bench.Open(f.model)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, src.Close()) }()
+	tokens := vocab.Encode(nil, strings.TrimSuffix(text, "\n"), tokenizer.EncodeOptions{AddSpecial: true})
+	if f.chunks > 0 && f.chunks*f.ctx < len(tokens) {
+		tokens = tokens[:max(f.chunks, 2)*f.ctx]
+	}
+	r, err := bench.NewRunner(src, bench.Options{Threads: f.threads, MaxLogits: bench.PerplexityLogits, Float32: f.f32})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	start := time.Now()
+	bar := &progress{app: a, what: "scoring", unit: "chunks", start: start}
+	p, err := r.Perplexity(ctx, kv, tokens, f.ctx, firstToken(vocab), func(done, total int, sofar float64) {
+		bar.what = fmt.Sprintf("perplexity %.4f", sofar)
+		bar.set(done, total)
+	})
+	bar.clear()
+	if err != nil {
+		return err
+	}
+	d := time.Since(start)
+	if f.json {
+		return a.printJSON(struct {
+			bench.Perplexity
+			Model   string  `json:"model"`
+			Context int     `json:"context"`
+			KVType  string  `json:"kv_type"`
+			Seconds float64 `json:"seconds"`
+		}{p, src.Name, f.ctx, kv.String(), d.Seconds()})
+	}
+	if err := a.print(fmt.Sprintf("perplexity %.4f ± %.4f\n", p.Perplexity, p.Stderr)); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.err, "%d tokens scored in %d chunks of %d, %.2f s, %.0f tok/s\n",
+		p.Scored, p.Chunks, f.ctx, d.Seconds(), float64(p.Chunks*f.ctx)/d.Seconds())
+	return nil
+}
+
+// firstToken is the token that a vocabulary puts before every text, or tokenizer.None.
+func firstToken(v *tokenizer.Tokenizer) int32 {
+	if ids := v.Encode(nil, "", tokenizer.EncodeOptions{AddSpecial: true}); len(ids) > 0 && ids[0] == v.BOS() {
+		return v.BOS()
+	}
+	return tokenizer.None
+}
