@@ -46,3 +46,11 @@ func (p *progress) clear() {
 		p.shown = false
 	}
 }
+
+// show sets what is being done, too; every thing starts the clock anew.
+func (p *progress) show(what string, done, total int) {
+	if what != p.what {
+		p.what, p.start = what, time.Now()
+	}
+	p.set(done, total)
+}

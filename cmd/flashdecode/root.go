@@ -102,7 +102,7 @@ Without -m, commands use a small model that the program carries.`,
 		return usagef("%w: see %s --help", err, cmd.CommandPath())
 	})
 	root.AddCommand(a.runCommand(), a.planCommand(), a.inspectCommand(), a.tokenizeCommand(), a.perplexityCommand(),
-		a.versionCommand())
+		a.benchCommand(), a.doctorCommand(), a.versionCommand())
 	for _, c := range root.Commands() {
 		wrapArgs(c)
 	}

@@ -57,6 +57,12 @@ var columns = []column{
 	{"batch", 5, func(r *Result) string { return fmt.Sprint(r.Batch) }},
 	{"test", 15, func(r *Result) string { return r.Test() }},
 	{"t/s", 17, func(r *Result) string { return fmt.Sprintf("%.2f ± %.2f", r.AvgTS, r.StddevTS) }},
+	{"× first", 7, func(r *Result) string {
+		if r.Speedup == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%.2f", r.Speedup)
+	}},
 }
 
 func (m *markdown) Write(r Result) error {
@@ -95,10 +101,10 @@ type table struct {
 func (t *table) Write(r Result) error {
 	keys := []string{"build_commit", "cpu_info", "backend", "model_filename", "model_type", "model_size", "model_n_params",
 		"n_batch", "n_threads", "type_k", "type_v", "split", "batch", "n_prompt", "n_gen", "n_depth", "test_time",
-		"avg_ns", "stddev_ns", "avg_ts", "stddev_ts"}
+		"avg_ns", "stddev_ns", "avg_ts", "stddev_ts", "speedup"}
 	values := []any{r.Commit, r.CPU, r.Backend, r.File, r.Type, r.Bytes, r.Params,
 		r.Chunk, r.Threads, r.TypeK, r.TypeV, r.Split, r.Batch, r.Prompt, r.Gen, r.Depth, r.Time,
-		r.AvgNS, r.StddevNS, r.AvgTS, r.StddevTS}
+		r.AvgNS, r.StddevNS, r.AvgTS, r.StddevTS, r.Speedup}
 	if !t.started {
 		t.started = true
 		if err := t.w.Write(keys); err != nil {

@@ -47,6 +47,9 @@ type Result struct {
 	StddevNS int64   `json:"stddev_ns"`
 	AvgTS    float64 `json:"avg_ts"`
 	StddevTS float64 `json:"stddev_ts"`
+	// Speedup is the median, over repetitions, of the rate over that of the first policy in the same turn: the figure
+	// to compare policies by. 0 if there is one policy.
+	Speedup float64 `json:"speedup,omitempty"`
 
 	SamplesNS []int64   `json:"samples_ns"`
 	SamplesTS []float64 `json:"samples_ts"`
@@ -234,11 +237,23 @@ func (x *run) gen(ctx context.Context, n, batch int) error {
 		}
 	}
 	for _, r := range results {
+		if len(results) > 1 {
+			r.Speedup = medianRatio(r.SamplesTS, results[0].SamplesTS)
+		}
 		if err := x.done(r); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// medianRatio is the median of a[i]/b[i].
+func medianRatio(a, b []float64) float64 {
+	r := make([]float64, len(a))
+	for i := range r {
+		r[i] = a[i] / b[i]
+	}
+	return median(r)
 }
 
 // decode generates n tokens for every sequence, and takes them back.
