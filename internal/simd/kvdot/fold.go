@@ -16,7 +16,7 @@ type foldArgs struct {
 	base    unsafe.Pointer
 	off     *int64   // [4·stripes]
 	ahead   *int64   // [4·stripes], what to prefetch meanwhile
-	stripes int64    // ≥ 1
+	stripes int64    // ≥ 1; the assembly counts it down to 0
 	q       *float32 // prepared by the body's prepare
 	m       *float32 // [rows]
 	l       *float32 // [rows][16], partial sums by lane
@@ -187,7 +187,7 @@ func (k *Kernels) foldMasked(it *Item, s *Scratch, r0, r1, stripe int) {
 	a.q = &s.q[len(s.q)-k.body.qWords(k.layout, 1)]
 	for r := r0; r < r1; r++ {
 		if lo, hi, _ := it.maskStripe(&s.masks, r, r+1, stripe); lo < hi {
-			a.lo, a.hi = int64(lo), int64(hi)
+			a.stripes, a.lo, a.hi = 1, int64(lo), int64(hi)
 			a.setRows(k, it, s, r, r+1)
 			k.body.prepare(k.layout, unsafe.Slice(a.q, k.body.qWords(k.layout, 1)), it.Q[r*d:(r+1)*d], 1)
 			k.body.fold(k.layout, a)

@@ -48,12 +48,21 @@ func newCache(t testing.TB, level simd.Level, typ quant.Type, dim, tokens int, k
 		for d := range dim {
 			key[d], value[d] = float32(rng.NormFloat64()*keyStd), float32(rng.NormFloat64())
 		}
-		tile := unsafe.Add(c.base, c.off[i/TileTokens])
-		kern.Store(tile, i%TileTokens, key, value, s)
-		l.Load(tile, i%TileTokens, key, value)
-		c.k, c.v = append(c.k, widen(key)), append(c.v, widen(value))
+		c.k, c.v = append(c.k, nil), append(c.v, nil)
+		c.store(kern, s, i, key, value)
 	}
 	return c
+}
+
+// store puts a token into its tile and notes what the tile then holds.
+func (c *cache) store(k *Kernels, s *Scratch, token int, key, value []float32) {
+	tile, d := unsafe.Add(c.base, c.off[token/TileTokens]), c.l.HeadDim
+	k.Store(tile, token%TileTokens, key, value, s)
+	c.k[token], c.v[token] = make([]float64, d), make([]float64, d)
+	stored := make([]float32, 2*d)
+	c.l.Load(tile, token%TileTokens, stored[:d], stored[d:])
+	copy(c.k[token], widen(stored[:d]))
+	copy(c.v[token], widen(stored[d:]))
 }
 
 func widen(x []float32) []float64 {

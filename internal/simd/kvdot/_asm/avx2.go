@@ -10,7 +10,7 @@ import (
 const maxRows2 = 4
 
 // fold2 emits the AVX2 body for a group of rows. It is fold512 with 8 lanes: the same chains in the same
-// order, so the two give the same bits, but for weights below 2^-126, which are 0 here.
+// order. Only the exponentials differ, by a rounding, and weights below 2^-126, which are 0 here.
 func fold2(e elem, R int) {
 	a := beginFold(e, R, "AVX2")
 	f := folder2{e: e, R: R, a: a, c: constants()}
