@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/flashdecode/flashdecode/backend/cpu"
 	"github.com/flashdecode/flashdecode/engine"
@@ -27,8 +28,20 @@ type Model struct {
 	kv     ops.KV
 	be     ops.Backend
 	engine *engine.Engine
-	file   io.Closer
+	file   modelFile
 	opts   config
+
+	closing  sync.Once
+	closeErr error
+}
+
+// modelFile is an open model file, of either kind.
+type modelFile interface {
+	weights.Source
+	weights.Mapped
+	io.Closer
+	Evict(data []byte)
+	Check() error
 }
 
 // Open opens a GGUF file, or a directory with config.json, tokenizer.json and safetensors files. It maps the file and
@@ -90,7 +103,7 @@ func openGGUF(name string, f *gguf.File, c config) (*Model, error) {
 		f.Close()
 		return nil, err
 	}
-	return start(&Model{name: name, config: mc, vocab: v, file: f, opts: c}, f, f.Evict, f)
+	return start(&Model{name: name, config: mc, vocab: v, file: f, opts: c})
 }
 
 func openDir(name, path string, c config) (*Model, error) {
@@ -108,12 +121,12 @@ func openDir(name, path string, c config) (*Model, error) {
 		d.Close()
 		return nil, fmt.Errorf("flashdecode: %s: %w", name, err)
 	}
-	return start(&Model{name: name, config: mc, vocab: v, file: d, opts: c}, d, d.Evict, d)
+	return start(&Model{name: name, config: mc, vocab: v, file: d, opts: c})
 }
 
-// start loads the weights of src onto a CPU backend and starts an engine. It closes m on an error.
-func start(m *Model, src weights.Source, evict func([]byte), mapped weights.Mapped) (*Model, error) {
-	err := m.start(src, evict, mapped)
+// start loads the weights onto a CPU backend and starts an engine. It closes m on an error.
+func start(m *Model) (*Model, error) {
+	err := m.start()
 	if err != nil {
 		m.Close()
 		return nil, fmt.Errorf("flashdecode: %s: %w", m.name, err)
@@ -121,7 +134,7 @@ func start(m *Model, src weights.Source, evict func([]byte), mapped weights.Mapp
 	return m, nil
 }
 
-func (m *Model) start(src weights.Source, evict func([]byte), mapped weights.Mapped) error {
+func (m *Model) start() error {
 	c := &m.opts
 	if m.vocab.VocabSize() > m.config.Vocab {
 		return fmt.Errorf("tokenizer of %d tokens for an embedding of %d", m.vocab.VocabSize(), m.config.Vocab)
@@ -129,26 +142,27 @@ func (m *Model) start(src weights.Source, evict func([]byte), mapped weights.Map
 	if c.context == 0 {
 		c.context = m.config.Context
 	}
+	w := &watched{file: m.file}
 	be, err := cpu.New(cpu.Options{
-		Workers: c.workers, Level: c.level, FileOrder: c.fileOrder, Evict: evict,
-		Fault: func(v any) error { return weights.Fault(v, mapped) },
+		Workers: c.workers, Level: c.level, FileOrder: c.fileOrder, Evict: w.evict,
+		Fault: func(v any) error { return weights.Fault(v, m.file) },
 	})
 	if err != nil {
 		return err
 	}
 	m.be = be
 	load := func() error {
-		lm, err := model.Load(be, src, m.config, model.Options{MaxRows: c.chunk, MaxLogits: c.maxSeqs, ToFloat: c.float32})
+		w.model, err = model.Load(be, m.file, m.config, model.Options{MaxRows: c.chunk, MaxLogits: c.maxSeqs, ToFloat: c.float32})
 		if err != nil {
 			return err
 		}
-		return m.startEngine(lm)
+		return m.startEngine(w)
 	}
-	return weights.Guard(load, mapped)
+	return weights.Guard(load, m.file)
 }
 
 // startEngine makes the cache and the engine.
-func (m *Model) startEngine(lm *model.Model) error {
+func (m *Model) startEngine(lm engine.Model) error {
 	c := &m.opts
 	l := m.config.KVLayout()
 	l.PageSize, l.Type = c.pageSize, c.kvType
@@ -188,8 +202,13 @@ func (c *config) cachePages(pageBytes int64) int {
 	return int(max(pages, 1))
 }
 
-// Close ends all generation under way and gives everything back. Further use of the model fails.
+// Close ends all generation under way and gives everything back. Further generation fails, with engine.ErrClosed.
 func (m *Model) Close() error {
+	m.closing.Do(func() { m.closeErr = m.close() })
+	return m.closeErr
+}
+
+func (m *Model) close() error {
 	if m.engine != nil {
 		m.engine.Close()
 	}
@@ -197,10 +216,7 @@ func (m *Model) Close() error {
 	if m.be != nil {
 		errs = append(errs, m.be.Close())
 	}
-	if m.file != nil {
-		errs = append(errs, m.file.Close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, m.file.Close())...)
 }
 
 // Info describes an open model.

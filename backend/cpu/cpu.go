@@ -123,8 +123,8 @@ func (b *Backend) Begin(batch *ops.Batch) error {
 // End implements ops.Backend.
 func (b *Backend) End() error {
 	f := b.pool.End()
-	if f != nil && b.err == nil {
-		b.err = b.fault(f)
+	if f != nil {
+		b.err = b.fault(f) // the cause of other errors, if there are any
 	}
 	b.batch = nil
 	return b.err

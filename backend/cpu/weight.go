@@ -69,6 +69,9 @@ func (b *Backend) prepare(w *weight) error {
 	b.regions.pack.w = w
 	strips := m.Strips()
 	b.pool.Run(b.regions.packing, (strips+packStrips-1)/packStrips)
+	if b.pool.Faulted() {
+		return fmt.Errorf("cpu: tensor %q was not repacked", w.name) // the next step tries again
+	}
 	m.Data, m.Packed = w.reserved, true
 	if b.opts.Evict != nil {
 		b.opts.Evict(w.file)

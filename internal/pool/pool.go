@@ -105,6 +105,9 @@ func (p *Pool) End() *Fault {
 	return p.fault.Swap(nil)
 }
 
+// Faulted reports whether a task panicked since Begin: what the regions so far have written is not to be trusted.
+func (p *Pool) Faulted() bool { return p.fault.Load() != nil }
+
 // Run executes chunks 0 … n-1 of r and returns when all are done. A panic in a chunk ends that chunk only; End
 // reports it.
 func (p *Pool) Run(r *Region, n int) {
