@@ -83,7 +83,7 @@ func (g *generation) receive(ctx context.Context, events <-chan event) error {
 			return errInterrupted
 		}
 		switch {
-		case e.end && ctx.Err() != nil:
+		case ctx.Err() != nil: // a select with both ready takes either
 			return errInterrupted
 		case e.end:
 			g.result = e.result

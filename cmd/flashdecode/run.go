@@ -129,8 +129,6 @@ is set.`,
 	fs.StringArrayVar(&f.stop, "stop", nil, "end before this text would appear (repeatable)")
 	fs.IntVar(&f.needle, "needle", 0, "plant a fact that many tokens back and ask for it, with and without split attention")
 	fs.BoolVar(&f.json, "json", false, "write tokens as lines of JSON, then one with statistics")
-	cmd.MarkFlagsMutuallyExclusive("chat", "raw")
-	cmd.MarkFlagsMutuallyExclusive("needle", "file")
 	return cmd
 }
 
@@ -144,6 +142,10 @@ func (f *runFlags) check(fs *pflag.FlagSet) error {
 		return usagef("--max-tokens is %d: want at least 0 (0: until the model ends)", f.maxTokens)
 	case fs.Changed("needle") && f.needle < 1:
 		return usagef("--needle is %d: want a number of tokens", f.needle)
+	case f.chat && f.raw:
+		return usagef("--chat and --raw exclude each other")
+	case f.needle > 0 && (f.file != "" || f.chat || f.raw || f.system != ""):
+		return usagef("--needle writes its own prompt: leave out --file, --chat, --raw and --system")
 	case f.raw && f.system != "":
 		return usagef("--system needs the chat template, which --raw leaves out")
 	}

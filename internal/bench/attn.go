@@ -70,6 +70,9 @@ func Attention(ctx context.Context, t AttentionTest, progress func(what string, 
 	if t.KVHeads < 1 || t.QHeads < t.KVHeads || t.QHeads%t.KVHeads != 0 {
 		return nil, fmt.Errorf("bench: %d query heads are not a multiple of %d KV heads", t.QHeads, t.KVHeads)
 	}
+	if !t.KV.Valid() || t.HeadDim < 1 || t.HeadDim%t.KV.BlockSize() != 0 {
+		return nil, fmt.Errorf("bench: heads of %d dimensions can't be stored as %v", t.HeadDim, t.KV)
+	}
 	a := &attention{t: t}
 	if a.be, err = cpu.New(cpu.Options{Workers: t.Threads}); err != nil {
 		return nil, err

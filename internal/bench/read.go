@@ -31,8 +31,8 @@ func NewReader(bytes int64, threads int) (*Reader, error) {
 	}
 	m.Bytes = m.Bytes[:bytes]
 	r := &Reader{kernels: qgemm.New(simd.Detect()), memory: m, pool: pool.New(threads)}
-	for i := range m.Bytes {
-		m.Bytes[i] = byte(i)
+	for i := 0; i < len(m.Bytes); i += 4096 { // memory that was never written is one page of zeros
+		m.Bytes[i] = 1
 	}
 	r.region = pool.NewRegion(r)
 	return r, nil

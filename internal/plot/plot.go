@@ -34,9 +34,12 @@ func (c *Chart) bounds() (x, y float64) {
 	return x, y
 }
 
-// ticks returns round numbers from 0 to at least top, at most n+1 of them.
+// ticks returns round numbers from 0 to at least top, at most n+1 of them: binary ones if top is a multiple of 1,024.
 func ticks(top float64, n int) []float64 {
 	raw := top / float64(n)
+	if top >= 1024 && math.Mod(top, 1024) == 0 {
+		return steps(top, math.Exp2(math.Ceil(math.Log2(raw))))
+	}
 	mag := math.Pow(10, math.Floor(math.Log10(raw)))
 	step := 10 * mag
 	for _, m := range []float64{1, 2, 2.5, 5} {
@@ -45,7 +48,11 @@ func ticks(top float64, n int) []float64 {
 			break
 		}
 	}
-	var t []float64
+	return steps(top, step)
+}
+
+// steps counts from 0 to at least top.
+func steps(top, step float64) (t []float64) {
 	for i := 0; ; i++ {
 		v := float64(i) * step
 		t = append(t, v)
@@ -170,9 +177,9 @@ func (c *Chart) Text() string {
 
 // line puts dots between two points, where nothing is yet.
 func line(grid [][]byte, at func(x, y float64) (int, int), p, q Point) {
-	const steps = 4 * termWidth
-	for k := range steps {
-		f := float64(k) / steps
+	const dots = 4 * termWidth
+	for k := range dots {
+		f := float64(k) / dots
 		col, row := at(p.X+f*(q.X-p.X), p.Y+f*(q.Y-p.Y))
 		if grid[row][col] == ' ' {
 			grid[row][col] = '.'

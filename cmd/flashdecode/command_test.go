@@ -1,0 +1,310 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/flashdecode/flashdecode/internal/testkit"
+	"github.com/spf13/cobra"
+)
+
+// call runs a command line in this process.
+func call(t *testing.T, stdin string, args ...string) (code int, out, errs string) {
+	t.Helper()
+	var o, e bytes.Buffer
+	a := &app{in: strings.NewReader(stdin), out: &o, err: &e, piped: stdin != ""}
+	code = a.execute(t.Context(), args)
+	return code, o.String(), e.String()
+}
+
+// must is call for what has to work.
+func must(t *testing.T, stdin string, args ...string) (out, errs string) {
+	t.Helper()
+	code, out, errs := call(t, stdin, args...)
+	if code != exitOK {
+		t.Fatalf("%v: exit code %d: %s", args, code, errs)
+	}
+	return out, errs
+}
+
+// unmarshal fails unless text is one JSON value.
+func unmarshal[T any](t *testing.T, text string) (v T) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatalf("%v in %.200q", err, text)
+	}
+	return v
+}
+
+// lines reads a JSON value from every line.
+func lines[T any](t *testing.T, text string) (all []T) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		all = append(all, unmarshal[T](t, line))
+	}
+	return all
+}
+
+// TestHelp: every command's help is a golden, and has an example.
+func TestHelp(t *testing.T) {
+	var b strings.Builder
+	var walk func(c *cobra.Command, path []string)
+	walk = func(c *cobra.Command, path []string) {
+		out, _ := must(t, "", append(path, "--help")...)
+		fmt.Fprintf(&b, "==== %s\n%s\n", strings.Join(append([]string{"flashdecode"}, path...), " "), out)
+		if c.Example == "" {
+			t.Errorf("%v has no example", path)
+		}
+		for _, sub := range c.Commands() {
+			walk(sub, append(path[:len(path):len(path)], sub.Name()))
+		}
+	}
+	walk((&app{}).rootCommand(), nil)
+	testkit.Golden(t, "help.txt", []byte(b.String()))
+}
+
+// TestMistakes: exit codes, one line on standard error, which names what is wrong.
+func TestMistakes(t *testing.T) {
+	for _, c := range []struct {
+		line string // arguments
+		code int
+		want string
+	}{
+		{"rum", 2, `unknown command "rum": did you mean run?`},
+		{"xyzzy", 2, `unknown command "xyzzy": see flashdecode --help`},
+		{"--bogus", 2, "unknown flag: --bogus"},
+		{"run --bogus", 2, "unknown flag: --bogus: see flashdecode run --help"},
+		{"run a b", 2, "accepts at most 1 arg(s), received 2"},
+		{"run --temperature -1", 2, "--temperature is -1: want"},
+		{"run --temperature hot", 2, "--temperature"},
+		{"run --top-k -1", 2, "--top-k is -1: want"},
+		{"run --top-p 1.5", 2, "--top-p is 1.5: want"},
+		{"run --top-p NaN", 2, "--top-p is NaN: want"},
+		{"run --min-p 2", 2, "--min-p is 2: want"},
+		{"run --repeat-penalty 0", 2, "--repeat-penalty is 0: want"},
+		{"run --seed -1", 2, "--seed"},
+		{"run --max-tokens -5", 2, "--max-tokens is -5"},
+		{"run --ctx -5", 2, "--ctx: "},
+		{"run --threads -5", 2, "--threads: "},
+		{"run --kv q3", 2, `--kv: KV format "q3" is not one of f16`},
+		{"run --split half", 2, `--split: unknown policy "half": want auto, none`},
+		{"run --split fixed:0", 2, "--split: fixed:0: want"},
+		{"run --repack maybe", 2, `--repack: repack "maybe" is not one of auto, on, off`},
+		{"run --chat --raw hi", 2, "--chat and --raw exclude each other"},
+		{"run --raw --system x hi", 2, "--system needs the chat template"},
+		{"run --file x hi", 2, "give one"},
+		{"run --chat", 2, "no prompt"},
+		{"run --needle 0", 2, "--needle is 0"},
+		{"run --needle 10", 2, "--needle: a needle at 10 tokens: want at least"},
+		{"run --needle 500 --file x", 2, "leave out --file"},
+		{"run --needle 500 hi", 2, "leave out the argument"},
+		{"run --needle 30000", 1, "the context has 16384"},
+		{"run -m nowhere.gguf hi", 1, "nowhere.gguf: no such file"},
+		{"run --file nowhere.txt", 1, "nowhere.txt: no such file"},
+		{"run -m testdata hi", 1, "testdata"},
+		{"plan --lens 8q", 2, `--lens: "8q" is not a number of tokens`},
+		{"plan --lens 8x0", 2, "how many of it"},
+		{"plan --device tpu", 2, `--device: unknown device "tpu"`},
+		{"plan --policy never", 2, "--policy: unknown policy"},
+		{"plan --q-heads 7", 2, "7 query heads are not a multiple of 8"},
+		{"plan --head-dim 100 --kv q8_0", 2, "--head-dim is 100: want a positive multiple of 32"},
+		{"plan --kv q4_0", 2, `--kv: "q4_0" is not one of`},
+		{"plan --q-len 0", 2, "--q-len is 0"},
+		{"plan --batch 0", 2, "--batch is 0"},
+		{"plan extra", 2, `unknown command "extra"`},
+		{"inspect nowhere", 1, "nowhere: no such file"},
+		{"inspect command_test.go", 1, "not a GGUF file"},
+		{"inspect --ctx -1", 2, "--ctx is -1"},
+		{"tokenize", 2, "no text"},
+		{"tokenize --ids 4096", 2, `--ids: "4096" is not a token id from 0 to 4095`},
+		{"tokenize --ids one", 2, `--ids: "one"`},
+		{"perplexity", 2, "no text"},
+		{"perplexity --file command_test.go --ctx 3", 2, "--ctx is 3"},
+		{"perplexity --file command_test.go --ctx 16000", 1, "want at least two chunks of 16000"},
+		{"bench --reps 0", 2, "--reps is 0"},
+		{"bench -o xml", 2, `--output: unknown format "xml": want one of md`},
+		{"bench -p 0 -n 0", 2, "nothing to measure"},
+		{"bench -d 1,x", 2, `--depth: "x" is not a number`},
+		{"bench -b 0", 2, "--batch is [0]"},
+		{"bench --split none,most", 2, "--split: unknown policy"},
+		{"bench attn -o csv", 2, `--output: "csv" is not one of md, json, jsonl`},
+		{"bench attn --lens 0", 1, "must be positive"},
+	} {
+		code, out, errs := call(t, "", strings.Fields(c.line)...)
+		if code != c.code || !strings.Contains(errs, c.want) || out != "" {
+			t.Errorf("%s\nexit code %d, want %d\nstderr %q, want %q\nstdout %q", c.line, code, c.code, errs, c.want, out)
+		}
+		if strings.Count(errs, "flashdecode: ") != 1 || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "flashdecode: ") {
+			t.Errorf("%s: %q is not one line", c.line, errs)
+		}
+	}
+}
+
+func TestStory(t *testing.T) {
+	out, errs := must(t, "", "run", "--max-tokens", "20", "--threads", "1")
+	if len(out) < 40 || strings.Contains(out, "tok/s") {
+		t.Errorf("story %q", out)
+	}
+	for _, want := range []string{"Once upon a time", "20 tokens", "tok/s", "ended by length", "KV cache", "F16", "split auto", "--needle 12000"} {
+		if !strings.Contains(errs, want) {
+			t.Errorf("standard error lacks %q:\n%s", want, errs)
+		}
+	}
+	// The same tokens as lines of JSON, from standard input; an empty pipe is no prompt.
+	js, errs := must(t, "Once upon a time, there was a", "run", "-n", "20", "--json")
+	all := lines[map[string]any](t, js)
+	text := ""
+	for _, l := range all[:len(all)-1] {
+		text += l["text"].(string)
+	}
+	if text+"\n" != out || errs != "" {
+		t.Errorf("JSON spells %q, not %q; standard error %q", text, out, errs)
+	}
+	s := all[len(all)-1]["statistics"].(map[string]any)
+	if s["tokens"] != 20.0 || s["prompt_tokens"] != 9.0 || s["kv_tokens"] != 29.0 || s["kv_bytes"] != 29*3072.0 || s["reason"] != "length" {
+		t.Errorf("statistics %v", s)
+	}
+}
+
+func TestSampling(t *testing.T) {
+	draw := func(seed string) string {
+		out, errs := must(t, "", "run", "-n", "30", "--temperature", "1.5", "--top-k", "50", "--seed", seed, "The")
+		if !strings.Contains(errs, "seed "+seed) {
+			t.Errorf("the seed is not reported:\n%s", errs)
+		}
+		return out
+	}
+	if a, b, c := draw("1"), draw("1"), draw("2"); a != b || a == c {
+		t.Errorf("seed 1: %q and %q, seed 2: %q", a, b, c)
+	}
+	out, errs := must(t, "", "run", "--stop", "Grace", "--stop", ".", "Once upon a time, there was a")
+	if strings.ContainsAny(out, ".") || strings.Contains(out, "Grace") || !strings.Contains(errs, "ended by stop") {
+		t.Errorf("stop: %q %s", out, errs)
+	}
+}
+
+func TestChat(t *testing.T) {
+	plain, _ := must(t, "", "run", "-n", "12", "Tell me a story about a brave fox named Ruby.")
+	chat, _ := must(t, "", "run", "-n", "12", "--chat", "Tell me a story about a brave fox named Ruby.")
+	if plain == chat || !strings.Contains(chat, "Ruby") && !strings.Contains(chat, "fox") {
+		t.Errorf("plain %q, chat %q", plain, chat)
+	}
+}
+
+func TestPromptTooLong(t *testing.T) {
+	code, out, errs := call(t, strings.Repeat("word ", 100), "run", "--ctx", "64")
+	if code != exitError || out != "" || !strings.Contains(errs, "context of 64") || !strings.Contains(errs, " tokens in a") {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+}
+
+func TestNeedle(t *testing.T) {
+	out, errs := must(t, "", "run", "--needle", "400", "--seed", "5", "--split", "splits:4")
+	for _, want := range []string{"FOUND", "split splits:4", "split none", "tokens/s"} {
+		if !strings.Contains(out, want) || strings.Contains(strings.ToLower(out), "not found") {
+			t.Errorf("lacks %q:\n%s", want, out)
+		}
+	}
+	if !strings.Contains(errs, "KV cache") {
+		t.Errorf("standard error: %s", errs)
+	}
+	js, _ := must(t, "", "run", "--needle", "400", "--seed", "5", "--split", "splits:4", "--json")
+	r := unmarshal[needleResult](t, js)
+	if !r.Found || r.Answer != r.Fact || len(r.Policies) != 2 || r.Policies[0].Items != 8 || r.Policies[1].Items != 2 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// failing is a writer that accepts some bytes.
+type failing struct {
+	room int
+	err  error
+}
+
+func (f *failing) Write(b []byte) (int, error) {
+	if f.room -= len(b); f.room < 0 {
+		return 0, f.err
+	}
+	return len(b), nil
+}
+
+// TestOutputFails: a full disk is reported, a reader that left is not.
+func TestOutputFails(t *testing.T) {
+	full := &os.PathError{Op: "write", Path: "/dev/stdout", Err: syscall.ENOSPC}
+	closed := &os.PathError{Op: "write", Path: "/dev/stdout", Err: syscall.EPIPE}
+	for _, args := range [][]string{
+		{"run"}, {"run", "--json"}, {"plan"}, {"inspect"}, {"tokenize", "a b c"}, {"version"},
+		{"bench", "-p", "8", "-n", "2", "-r", "1"}, {"bench", "-p", "8", "-n", "2", "-r", "1", "-o", "csv"},
+	} {
+		for _, c := range []struct {
+			err  error
+			code int
+			want string
+		}{{full, exitError, "flashdecode: write output: write /dev/stdout: "}, {closed, exitClosed, ""}, {io.ErrClosedPipe, exitClosed, ""}} {
+			var errs bytes.Buffer
+			a := &app{in: strings.NewReader(""), out: &failing{10, c.err}, err: &errs}
+			code := a.execute(t.Context(), args)
+			text := strings.TrimPrefix(errs.String(), "Once upon a time, there was a")
+			if code != c.code || !strings.HasPrefix(text, c.want) || c.want == "" && text != "" || strings.Contains(text, "goroutine") {
+				t.Errorf("%v, %v: exit code %d: %q", args, c.err, code, text)
+			}
+		}
+	}
+}
+
+// cancelling cancels a context once something was written.
+type cancelling struct {
+	n      int // bytes written
+	once   sync.Once
+	cancel context.CancelFunc
+}
+
+func (c *cancelling) Write(b []byte) (int, error) {
+	c.once.Do(c.cancel)
+	c.n += len(b)
+	return len(b), nil
+}
+
+// TestInterrupt: an interrupt ends the text and prints the statistics so far.
+func TestInterrupt(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	out := &cancelling{cancel: cancel}
+	var errs bytes.Buffer
+	a := &app{in: strings.NewReader(""), out: out, err: &errs}
+	if code := a.execute(ctx, []string{"run"}); code != exitInterrupted {
+		t.Errorf("exit code %d", code)
+	}
+	if s := errs.String(); !strings.Contains(s, "ended by cancelled") || !strings.Contains(s, "prompt     9 tokens") {
+		t.Errorf("standard error: %s", s)
+	}
+	if out.n > 400 {
+		t.Errorf("%d bytes of story after the interrupt", out.n)
+	}
+	for _, args := range [][]string{{"run", "--needle", "500"}, {"perplexity", "--file", "command_test.go"}, {"bench"}, {"bench", "attn"}, {"doctor"}} {
+		if code := a.execute(ctx, args); code != exitInterrupted {
+			t.Errorf("%v: exit code %d", args, code)
+		}
+	}
+}
+
+func TestReadsFiles(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "prompt.txt")
+	if err := os.WriteFile(name, []byte("Once upon a time, there was a"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	a, _ := must(t, "", "run", "-n", "5", "--file", name)
+	b, _ := must(t, "Once upon a time, there was a", "run", "-n", "5", "-")
+	c, _ := must(t, "", "run", "-n", "5")
+	if a != b || b != c || len(a) < 5 {
+		t.Errorf("%q, %q, %q", a, b, c)
+	}
+}
