@@ -65,7 +65,7 @@ def forced(name, i, model):
     row = json.loads((real.CACHE / f"{name}.{i}.json").read_text())
     ids = row["ids"] + row["greedy"]
     want = model(torch.tensor([ids[:-1]]), use_cache=False, logits_to_keep=real.STEPS).logits[0].log_softmax(-1)
-    result, dump = {}, real.CACHE / f"{name}.logits.f32"
+    result, dump = {}, real.CACHE / f"logits.{os.getpid()}.f32"
     text = " ".join(map(str, ids))
     for key, settings in SETTINGS.items():
         start = 1 if settings[2] == "512" else len(row["ids"])  # token by token only what was generated
