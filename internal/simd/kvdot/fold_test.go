@@ -153,11 +153,23 @@ func (c *cache) reference(it *Item, r int) want {
 	return w
 }
 
+// check compares all of an item's states with the reference.
 func (c *cache) check(t *testing.T, it *Item, name string) {
 	t.Helper()
-	d := c.l.HeadDim
+	c.checkAgainst(t, it, c.references(it), name)
+}
+
+func (c *cache) references(it *Item) (ws []want) {
 	for r := range it.Rows {
-		w := c.reference(it, r)
+		ws = append(ws, c.reference(it, r))
+	}
+	return ws
+}
+
+func (c *cache) checkAgainst(t *testing.T, it *Item, ws []want, name string) {
+	t.Helper()
+	d := c.l.HeadDim
+	for r, w := range ws {
 		if w.empty {
 			continue
 		}
@@ -192,25 +204,29 @@ func dimsOf(typ quant.Type) []int {
 
 var rowCounts = []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 33}
 
+// TestFold covers every level, type, head dimension and group size at the lengths around tiles and stripes.
 func TestFold(t *testing.T) {
-	eachKernel(t, func(t *testing.T, level simd.Level, typ quant.Type) {
-		s := new(Scratch)
+	s := new(Scratch)
+	for _, typ := range allTypes {
 		for _, dim := range dimsOf(typ) {
 			for _, tokens := range []int{0, 1, 15, 16, 17, 63, 64, 65, 500, 2048} {
-				if tokens == 2048 && (level == simd.Generic || dim > 128) {
+				if tokens == 2048 && dim != 64 {
 					continue // slow, and no other path
 				}
-				c := newCache(t, level, typ, dim, tokens, 1, uint64(tokens))
-				k := New(level, c.l)
+				c := newCache(t, simd.Detect(), typ, dim, tokens, 1, uint64(tokens))
 				for i, rows := range rowCounts {
-					if tokens >= 500 && i%3 != dim/8%3 && level == simd.Generic {
+					if tokens >= 500 && i%4 != dim/8%4 {
 						continue
 					}
-					it := c.item(rows, 3/math.Sqrt(float64(dim)), uint64(rows)) // scores of deviation 3: rescales
-					k.Fold(it, s)
-					c.check(t, it, fmt.Sprintf("dim %d, %d tokens", dim, tokens))
+					deviation := 3 / math.Sqrt(float64(dim)) // scores of 3, which force rescales
+					ws := c.references(c.item(rows, deviation, uint64(rows)))
+					for _, level := range simd.Levels() {
+						it := c.item(rows, deviation, uint64(rows))
+						New(level, c.l).Fold(it, s)
+						c.checkAgainst(t, it, ws, fmt.Sprintf("%v %v dim %d, %d tokens", level, typ, dim, tokens))
+					}
 				}
 			}
 		}
-	})
+	}
 }
