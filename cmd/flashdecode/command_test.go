@@ -208,19 +208,27 @@ func TestPromptTooLong(t *testing.T) {
 }
 
 func TestNeedle(t *testing.T) {
-	out, errs := must(t, "", "run", "--needle", "400", "--seed", "5", "--split", "splits:4")
-	for _, want := range []string{"FOUND", "split splits:4", "split none", "tokens/s"} {
-		if !strings.Contains(out, want) || strings.Contains(strings.ToLower(out), "not found") {
-			t.Errorf("lacks %q:\n%s", want, out)
-		}
-	}
-	if !strings.Contains(errs, "KV cache") {
-		t.Errorf("standard error: %s", errs)
-	}
-	js, _ := must(t, "", "run", "--needle", "400", "--seed", "5", "--split", "splits:4", "--json")
+	js, _ := must(t, "", "run", "--needle", "200", "--seed", "5", "--split", "splits:4", "--json")
 	r := unmarshal[needleResult](t, js)
 	if !r.Found || r.Answer != r.Fact || len(r.Policies) != 2 || r.Policies[0].Items != 8 || r.Policies[1].Items != 2 {
 		t.Errorf("%+v", r)
+	}
+	var out, errs bytes.Buffer
+	if err := (&app{out: &out, err: &errs}).printNeedle(r); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"FOUND", "split splits:4", "split none", "tokens/s", r.Fact} {
+		if !strings.Contains(out.String(), want) || strings.Contains(strings.ToLower(out.String()), "not found") {
+			t.Errorf("lacks %q:\n%s", want, out.String())
+		}
+	}
+	if !strings.Contains(errs.String(), "KV cache") {
+		t.Errorf("standard error: %s", errs.String())
+	}
+	r.Found, r.Policies[0].Found = false, false
+	out.Reset()
+	if err := (&app{out: &out, err: &errs}).printNeedle(r); err != nil || !strings.Contains(out.String(), "NOT FOUND") {
+		t.Errorf("%v: %s", err, out.String())
 	}
 }
 

@@ -150,7 +150,7 @@ func TestPerplexity(t *testing.T) {
 
 func TestBench(t *testing.T) {
 	args := func(more ...string) []string {
-		return append([]string{"bench", "-p", "8", "-n", "4", "-d", "0,32", "-r", "2", "--split", "none,auto", "-t", "2"}, more...)
+		return append([]string{"bench", "-m", filepath.Join(testkit.Root(t), "model/testdata/llama3"), "-p", "8", "-n", "4", "-d", "0,32", "-r", "2", "--split", "none,auto", "-t", "2"}, more...)
 	}
 	js, _ := must(t, "", args("-o", "json", "-b", "1,3", "--kv", "f16,q8_0")...)
 	all := unmarshal[[]bench.Result](t, js)
@@ -183,7 +183,7 @@ func TestBench(t *testing.T) {
 		t.Errorf("%d lines of JSON", n)
 	}
 	out, _ = must(t, "", args("-o", "benchstat")...)
-	if strings.Count(out, "BenchmarkModel/model=tiny-stories-recall/kv=F16/split=auto/batch=1/tg=4/d=32-2\t1\t") != 2 {
+	if strings.Count(out, "BenchmarkModel/model=llama3/kv=F16/split=auto/batch=1/tg=4/d=32-2\t1\t") != 2 {
 		t.Error(out)
 	}
 }

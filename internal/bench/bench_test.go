@@ -155,7 +155,7 @@ func TestCacheErrors(t *testing.T) {
 
 // TestNoAllocations: a decode step leaves the collector nothing to do.
 func TestNoAllocations(t *testing.T) {
-	r := runner(t, "", Options{Threads: 2, MaxLogits: 4})
+	r := runner(t, testkit.Root(t)+"/model/testdata/llama", Options{Threads: 2, MaxLogits: 4})
 	c := cache(t, r, quant.F16, 4, 600)
 	ctx := t.Context()
 	if err := errors.Join(c.Prefill(ctx, 0, random(500, r.Model.Vocab), nil), c.Broadcast(0)); err != nil {
@@ -230,14 +230,14 @@ func logSoftmax(logits []float32, target int32) float64 {
 
 // TestRun: the tests, their order and what they say of themselves. Times are whatever they are.
 func TestRun(t *testing.T) {
-	r := runner(t, "", Options{Threads: 2, MaxLogits: 2, Chunk: 32})
+	r := runner(t, testkit.Root(t)+"/model/testdata/llama3", Options{Threads: 2, MaxLogits: 2, Chunk: 32})
 	var got []string
 	err := r.Run(t.Context(), Tests{
 		Prompt: []int{40, 0}, Gen: []int{3}, Depths: []int{50, 0, 20}, KV: []quant.Type{quant.F16, quant.Q8_0},
 		Splits: []plan.Policy{plan.None(), plan.Splits(2)}, Batches: []int{1, 2}, Reps: 3,
 	}, "c0ffee", "cpu", Report{Result: func(x Result) error {
 		got = append(got, fmt.Sprintf("%s %s b%d %s", x.TypeK, x.Split, x.Batch, x.Test()))
-		if len(x.SamplesNS) != 3 || len(x.SamplesTS) != 3 || x.AvgTS <= 0 || x.Commit != "c0ffee" || x.Type != "llama Q8_0" || x.Threads != 2 {
+		if len(x.SamplesNS) != 3 || len(x.SamplesTS) != 3 || x.AvgTS <= 0 || x.Commit != "c0ffee" || x.Type != "llama BF16" || x.Threads != 2 {
 			t.Errorf("%+v", x)
 		}
 		for i, ns := range x.SamplesNS {
