@@ -24,6 +24,9 @@ func TestMain(m *testing.M) {
 
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("an emulator can't start a second one of itself, and emulated tests are -short")
+	}
 	c := exec.CommandContext(t.Context(), os.Args[0], args...)
 	c.Env = append(os.Environ(), "FLASHDECODE_AS_COMMAND=1")
 	return c

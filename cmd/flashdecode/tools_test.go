@@ -213,6 +213,9 @@ func TestBenchAttn(t *testing.T) {
 }
 
 func TestDoctorAndVersion(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reads gigabytes")
+	}
 	d := unmarshal[diagnosis](t, firstOf(must(t, "", "doctor", "--json")))
 	if d.Threads < 1 || d.CPU.Model == "" || len(d.Bandwidth) == 0 || d.Bandwidth[0].GBps <= 0 || len(d.Models) != 3 {
 		t.Errorf("%+v", d)
