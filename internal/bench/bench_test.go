@@ -118,6 +118,9 @@ func TestCache(t *testing.T) {
 	if c.Len(0) != 37 || c.Len(1) != 40 || c.TokenBytes() != int64(r.Model.Layers*2*r.Model.KVHeads*r.Model.HeadDim*4) {
 		t.Errorf("lengths %d and %d, %d bytes a token", c.Len(0), c.Len(1), c.TokenBytes())
 	}
+	ok(c.Decode(ctx, []int32{tokens[37], tokens[40], tokens[37]}))
+	check("shorter beside longer", 0, 37)
+	check("longer beside shorter", 1, 40)
 	// A later depth continues an earlier one, so only new pages are copied.
 	c.Truncate(35)
 	ok(c.Prefill(ctx, 0, tokens[35:48], nil))
@@ -232,10 +235,15 @@ func logSoftmax(logits []float32, target int32) float64 {
 func TestRun(t *testing.T) {
 	r := runner(t, testkit.Root(t)+"/model/testdata/llama3", Options{Threads: 2, MaxLogits: 2, Chunk: 32})
 	var got []string
+	var filled []int
 	err := r.Run(t.Context(), Tests{
-		Prompt: []int{40, 0}, Gen: []int{3}, Depths: []int{50, 0, 20}, KV: []quant.Type{quant.F16, quant.Q8_0},
+		Prompt: []int{40, 0}, Gen: []int{3}, Depths: []int{50, 20, 0, 10, 40}, KV: []quant.Type{quant.F16, quant.Q8_0},
 		Splits: []plan.Policy{plan.None(), plan.Splits(2)}, Batches: []int{1, 2}, Reps: 3,
-	}, "c0ffee", "cpu", Report{Result: func(x Result) error {
+	}, "c0ffee", "cpu", Report{Progress: func(what string, done, total int) {
+		if strings.HasPrefix(what, "filling") && done == total {
+			filled = append(filled, total)
+		}
+	}, Result: func(x Result) error {
 		got = append(got, fmt.Sprintf("%s %s b%d %s", x.TypeK, x.Split, x.Batch, x.Test()))
 		if len(x.SamplesNS) != 3 || len(x.SamplesTS) != 3 || x.AvgTS <= 0 || x.Commit != "c0ffee" || x.Type != "llama BF16" || x.Threads != 2 {
 			t.Errorf("%+v", x)
@@ -256,7 +264,7 @@ func TestRun(t *testing.T) {
 	var want []string
 	for _, kv := range []string{"F16", "Q8_0"} {
 		for b := 1; b <= 2; b++ {
-			for _, d := range []string{" @ d50", "", " @ d20"} {
+			for _, d := range []string{" @ d50", " @ d20", "", " @ d10", " @ d40"} {
 				if b == 1 {
 					want = append(want, kv+" none b1 pp40"+d)
 				}
@@ -266,6 +274,10 @@ func TestRun(t *testing.T) {
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	// What a smaller depth filled stays: 50 first, then back to 0, then 10, then 30 more.
+	if want := strings.Repeat("50 10 30 ", 4); fmt.Sprintln(filled) != "["+strings.TrimSpace(want)+"]\n" {
+		t.Errorf("filled %v", filled)
 	}
 	stop := errors.New("stop")
 	if err := r.Run(t.Context(), Tests{Gen: []int{1}, Depths: []int{0}, KV: []quant.Type{quant.F16}, Splits: []plan.Policy{{}}, Batches: []int{1}, Reps: 1},
@@ -343,23 +355,6 @@ func TestAttention(t *testing.T) {
 			t.Errorf("no error for %+v", b)
 		}
 	}
-}
-
-// TestAttentionData: every layer has keys and values of its own tokens, wherever its pages are, so the outputs of
-// shuffled and adjacent pages are the same bits, and neither is nothing.
-func TestAttentionData(t *testing.T) {
-	var outputs [][]float32
-	for _, shuffle := range []bool{false, true} {
-		a := &attention{t: AttentionTest{QHeads: 2, KVHeads: 1, HeadDim: 32, KV: quant.F32, Lens: []int{90, 40}, Shuffle: shuffle, Footprint: 1 << 17, Seed: 3}}
-		outputs = append(outputs, attentionOutput(t, a))
-		if a.layers < 3 {
-			t.Errorf("%d layers", a.layers)
-		}
-	}
-	if outputs[0][0] == 0 {
-		t.Error("attention over nothing")
-	}
-	testkit.Same(t, "shuffled pages", outputs[1], outputs[0])
 }
 
 func TestReader(t *testing.T) {
