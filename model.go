@@ -175,6 +175,9 @@ func (m *Model) startEngine(lm engine.Model) error {
 	if err := probe.Close(); err != nil {
 		return err
 	}
+	if total := mem.Physical(); total > 0 && int64(l.Pages)*probe.PageBytes() > total {
+		return fmt.Errorf("a KV cache of %d tokens takes %d MB, this machine has %d MB", l.Pages*l.PageSize, int64(l.Pages)*probe.PageBytes()>>20, total>>20)
+	}
 	if c.flat {
 		l.Ranges, l.RangePages = c.maxSeqs, (c.context+c.pageSize-1)/c.pageSize
 	}
@@ -188,6 +191,9 @@ func (m *Model) startEngine(lm engine.Model) error {
 	return err
 }
 
+// maxDefaultPages bounds what is set up for each page, some 30 bytes, for a model that claims a context of millions.
+const maxDefaultPages = 1 << 20
+
 // cachePages is the number of pages asked for, or what the sequences can use, within half of the machine's memory:
 // the cache takes memory only as it fills, but then must not take it all.
 func (c *config) cachePages(pageBytes int64) int {
@@ -195,7 +201,7 @@ func (c *config) cachePages(pageBytes int64) int {
 		return c.pages
 	}
 	one := (c.context + c.pageSize - 1) / c.pageSize
-	pages := int64(one) * int64(c.maxSeqs)
+	pages := min(int64(one)*int64(c.maxSeqs), maxDefaultPages)
 	if total := mem.Physical(); total > 0 {
 		pages = min(pages, max(total/2/pageBytes, 1))
 	}

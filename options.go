@@ -32,11 +32,16 @@ func defaults() config {
 	return config{kvType: quant.F16, pageSize: 16, maxSeqs: 8, chunk: 512, prefixCache: true, workers: runtime.GOMAXPROCS(0)}
 }
 
+const (
+	maxContext = 1 << 24 // more than any model has
+	maxCache   = 1 << 30
+)
+
 // Context limits sequences to that many tokens, prompt included. The default, 0, is what the model was trained for.
 func Context(tokens int) Option {
 	return func(c *config) error {
-		if tokens < 0 {
-			return fmt.Errorf("flashdecode: context of %d tokens is negative", tokens)
+		if tokens < 0 || tokens == 1 || tokens > maxContext {
+			return fmt.Errorf("flashdecode: context of %d tokens, want 2 to %d, or 0 for the model's own", tokens, maxContext)
 		}
 		c.context = tokens
 		return nil
@@ -71,8 +76,8 @@ func KVAddresses(mode string) Option {
 // KVTokens sets how many tokens the cache holds in all, shared by all sequences.
 func KVTokens(tokens int) Option {
 	return func(c *config) error {
-		if tokens < 1 {
-			return fmt.Errorf("flashdecode: a KV cache of %d tokens", tokens)
+		if tokens < 1 || tokens > maxCache {
+			return fmt.Errorf("flashdecode: a KV cache of %d tokens, want 1 to %d", tokens, maxCache)
 		}
 		c.pages = (tokens + c.pageSize - 1) / c.pageSize
 		return nil

@@ -148,10 +148,12 @@ func (e *Engine) loop() {
 			e.step()
 			e.publish()
 		case !e.changed:
+			e.publish() // sequences that were dropped run no more
 			<-e.wake
 		}
 	}
 	e.finishAll(ErrClosed)
+	e.publish()
 }
 
 // receive moves submitted sequences to the queue; false means that the engine closes.

@@ -78,55 +78,89 @@ func (l *Llama3Scaling) scale(w float64) float64 {
 var Architectures = []string{"llama", "mistral", "qwen2", "qwen3", "gemma3"}
 
 // limit bounds every size of a model, so that a hostile file can't ask for absurd memory through a product of sizes.
-const limit = 1 << 24
+const (
+	limit      = 1 << 24
+	maxLayers  = 4096
+	maxHeadDim = 512
+)
 
-// check reports the first thing in c that no model of its kind can have.
+// key is what a file calls a setting: its name in a GGUF file or in config.json.
+func (c *Config) key(gguf, hf string) string {
+	if c.naming == hfNames {
+		return "config.json: " + hf
+	}
+	return c.Arch + "." + gguf
+}
+
+// check reports the first thing in c that no model of its kind can have, by the key that says so.
 func (c *Config) check() error {
+	heads := c.key("attention.head_count", "num_attention_heads")
+	kvHeads := c.key("attention.head_count_kv", "num_key_value_heads")
+	headDim := c.key("attention.key_length", "head_dim")
 	sizes := []struct {
-		name string
-		v    int
+		key string
+		v   int
 	}{
-		{"layers", c.Layers}, {"hidden size", c.Hidden}, {"feed-forward size", c.FFN}, {"vocabulary", c.Vocab},
-		{"query heads", c.QHeads}, {"key/value heads", c.KVHeads}, {"head dimension", c.HeadDim}, {"context", c.Context},
+		{c.key("block_count", "num_hidden_layers"), c.Layers}, {c.key("embedding_length", "hidden_size"), c.Hidden},
+		{c.key("feed_forward_length", "intermediate_size"), c.FFN}, {c.key("vocab_size", "vocab_size"), c.Vocab},
+		{heads, c.QHeads}, {kvHeads, c.KVHeads}, {headDim, c.HeadDim},
+		{c.key("context_length", "max_position_embeddings"), c.Context},
 	}
 	for _, s := range sizes {
 		if s.v < 1 || s.v > limit {
-			return fmt.Errorf("model: %s of %d is not between 1 and %d", s.name, s.v, limit)
+			return fmt.Errorf("model: %s is %d, want 1 to %d", s.key, s.v, limit)
 		}
 	}
 	switch {
-	case c.Layers > 4096:
-		return fmt.Errorf("model: %d layers are more than 4096", c.Layers)
+	case c.Layers > maxLayers:
+		return fmt.Errorf("model: %s is %d, want at most %d", c.key("block_count", "num_hidden_layers"), c.Layers, maxLayers)
 	case c.QHeads%c.KVHeads != 0:
-		return fmt.Errorf("model: %d query heads can't share %d key/value heads evenly", c.QHeads, c.KVHeads)
-	case c.HeadDim%8 != 0 || c.HeadDim > 512:
-		return fmt.Errorf("model: head dimension %d is not a multiple of 8 up to 512", c.HeadDim)
+		return fmt.Errorf("model: %s is %d, which %s, %d, can't share evenly", kvHeads, c.KVHeads, heads, c.QHeads)
+	case c.HeadDim%8 != 0 || c.HeadDim > maxHeadDim:
+		return fmt.Errorf("model: %s is %d, want a multiple of 8 up to %d", headDim, c.HeadDim, maxHeadDim)
 	case !(c.NormEps > 0 && c.NormEps < 1):
-		return fmt.Errorf("model: norm epsilon %g is not between 0 and 1", c.NormEps)
+		return fmt.Errorf("model: %s is %g, want a number between 0 and 1", c.key("attention.layer_norm_rms_epsilon", "rms_norm_eps"), c.NormEps)
 	case c.Windowed != nil && c.Window < 1:
-		return fmt.Errorf("model: windowed layers with a window of %d tokens", c.Window)
+		return fmt.Errorf("model: %s is %d, want at least 1", c.key("attention.sliding_window", "sliding_window"), c.Window)
+	}
+	return c.checkScales()
+}
+
+// checkScales is check for what is no size.
+func (c *Config) checkScales() error {
+	for _, s := range []struct {
+		key string
+		v   float32
+	}{
+		{c.key("attention.scale", "query_pre_attn_scalar"), c.AttnScale},
+		{c.key("attn_logit_softcapping", "attn_logit_softcapping"), c.AttnSoftcap},
+		{c.key("final_logit_softcapping", "final_logit_softcapping"), c.LogitSoftcap},
+	} {
+		if !(s.v >= 0 && s.v < 1e6) {
+			return fmt.Errorf("model: %s gives %g, want 0 to 1e6", s.key, s.v)
+		}
 	}
 	for _, r := range []*RopeConfig{&c.Rope, c.WindowedRope} {
-		if err := r.check(c.HeadDim); err != nil {
+		if err := c.checkRope(r); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *RopeConfig) check(headDim int) error {
+func (c *Config) checkRope(r *RopeConfig) error {
 	switch {
 	case r == nil:
 		return nil
-	case r.Dims < 2 || r.Dims%2 != 0 || r.Dims > headDim:
-		return fmt.Errorf("model: %d rotated dimensions of a head of %d", r.Dims, headDim)
+	case r.Dims < 2 || r.Dims%2 != 0 || r.Dims > c.HeadDim:
+		return fmt.Errorf("model: %s gives %d rotated dimensions of a head of %d", c.key("rope.dimension_count", "partial_rotary_factor"), r.Dims, c.HeadDim)
 	case !(r.Base > 1 && r.Base < 1e12):
-		return fmt.Errorf("model: rope base %g is not between 1 and 1e12", r.Base)
+		return fmt.Errorf("model: %s is %g, want a number between 1 and 1e12", c.key("rope.freq_base", "rope_theta"), r.Base)
 	case !(r.Factor >= 0 && r.Factor < 1e6):
-		return fmt.Errorf("model: rope scaling factor %g is not between 0 and 1e6", r.Factor)
+		return fmt.Errorf("model: %s is %g, want 0 to 1e6", c.key("rope.scaling.factor", "rope_scaling.factor"), r.Factor)
 	}
 	if l := r.Llama3; l != nil && !(l.Factor >= 1 && l.LowFreq > 0 && l.HighFreq > l.LowFreq && l.Context >= 1) {
-		return fmt.Errorf("model: llama3 rope scaling factor %g, frequencies %g to %g, context %g make no sense",
+		return fmt.Errorf("model: config.json: rope_scaling: llama3 with factor %g, frequencies %g to %g and context %g makes no sense",
 			l.Factor, l.LowFreq, l.HighFreq, l.Context)
 	}
 	return nil

@@ -39,8 +39,8 @@ func ConfigFromGGUF(meta Meta, src weights.Source) (Config, error) {
 	if r.err == nil && c.QHeads > 0 {
 		c.HeadDim = r.intOr("attention.key_length", c.Hidden/c.QHeads)
 	}
-	if v := r.intOr("attention.value_length", c.HeadDim); v != c.HeadDim && r.err == nil {
-		return c, fmt.Errorf("model: keys of %d and values of %d dimensions: only equal ones are supported", c.HeadDim, v)
+	if v := r.intOr("attention.value_length", c.HeadDim); v != c.HeadDim && r.err == nil && c.QHeads > 0 {
+		return c, fmt.Errorf("model: %s is %d, %s %d: only equal ones are supported", r.key("attention.key_length"), c.HeadDim, r.key("attention.value_length"), v)
 	}
 	if n := r.intOr("expert_count", 0); n > 0 {
 		return c, fmt.Errorf("model: mixture of %d experts is not supported", n)
@@ -55,6 +55,9 @@ func ConfigFromGGUF(meta Meta, src weights.Source) (Config, error) {
 	t, err := src.Tensor(ggufTable[roleEmbed])
 	if err != nil {
 		return c, fmt.Errorf("model: %w", err)
+	}
+	if len(t.Shape) != 2 {
+		return c, fmt.Errorf("model: tensor %q has shape %v, want a matrix", t.Name, t.Shape)
 	}
 	c.Vocab = t.Shape[0]
 	if err := c.check(); err != nil {

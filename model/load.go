@@ -49,6 +49,9 @@ func Load(be ops.Backend, src weights.Source, c Config, o Options) (*Model, erro
 	}
 	m := &Model{Config: c, be: be, opts: o}
 	l := loader{m: m, src: src}
+	if l.probe(); l.err != nil {
+		return nil, l.err
+	}
 	if err := m.bufs.alloc(be, &c, o); err != nil {
 		return nil, err
 	}
@@ -73,6 +76,28 @@ type loader struct {
 	m   *Model
 	src weights.Source
 	err error
+}
+
+// probe checks the sizes that buffers are made from against the file's tensors: a file may claim any size, but it
+// can't hold the tensors.
+func (l *loader) probe() {
+	c := &l.m.Config
+	for _, p := range []struct{ role, rows, cols int }{
+		{roleEmbed, c.Vocab, c.Hidden}, {roleQ, c.QHeads * c.HeadDim, c.Hidden},
+		{roleK, c.KVHeads * c.HeadDim, c.Hidden}, {roleGate, c.FFN, c.Hidden},
+	} {
+		if t, ok := l.tensor(p.role, 0, false); ok {
+			l.checkShape(t, p.rows, p.cols)
+		}
+	}
+}
+
+func (l *loader) checkShape(t weights.Tensor, rows, cols int) bool {
+	if len(t.Shape) == 2 && t.Shape[0] == rows && t.Shape[1] == cols {
+		return true
+	}
+	l.fail(fmt.Errorf("model: tensor %q has shape %v, want [%d %d]", t.Name, t.Shape, rows, cols))
+	return false
 }
 
 func (l *loader) layer(i int) layer {
@@ -190,8 +215,7 @@ func (l *loader) optionalMatrix(role, i, rows, cols int) ops.Weight {
 }
 
 func (l *loader) upload(t weights.Tensor, rows, cols int) ops.Weight {
-	if len(t.Shape) != 2 || t.Shape[0] != rows || t.Shape[1] != cols {
-		l.fail(fmt.Errorf("model: tensor %q has shape %v, want [%d %d]", t.Name, t.Shape, rows, cols))
+	if !l.checkShape(t, rows, cols) {
 		return nil
 	}
 	if l.m.opts.ToFloat && t.Type != quant.F32 {
