@@ -114,7 +114,6 @@ type run struct {
 	cache  *Cache
 	depth  int // tokens of the cache that stay
 	tokens []int32
-	warm   bool
 }
 
 // Run measures all tests of t, which r must be large enough for: MaxLogits at least the largest batch. commit and cpu
