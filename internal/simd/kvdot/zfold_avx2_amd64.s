@@ -8116,7 +8116,8 @@ block255:
 	VFMADD231PS  Y2, Y1, Y0
 	ADDQ         $0x20, R8
 	ADDQ         $0x00000200, R10
-	ADDQ         $0x00000200, R9
+	PREFETCHT1   512(R9)
+	ADDQ         $0x00000220, R9
 	ADDQ         $0x00000048, R11
 	SUBQ         $0x20, R12
 	JNZ          block255
@@ -8443,43 +8444,35 @@ next262:
 	XORQ DI, DI
 
 tile265:
-	MOVQ 96(AX), R10
-	MOVQ 104(AX), R11
+	MOVQ 96(AX), R9
 	MOVQ (CX)(DI*8), R8
 	ADDQ (AX), R8
-	ADDQ R11, R8
-	MOVQ R10, R9
-	SHLQ $0x04, R9
-	ADDQ (DX)(DI*8), R9
-	ADDQ (AX), R9
+	ADDQ 104(AX), R8
 	LEAQ 256(BX), SI
 
 scale266:
-	PREFETCHT1 (R9)
-	PREFETCHT1 (R9)(R11*1)
-	VCVTPH2PS  (R8), Y0
-	VMULPS     (BX), Y0, Y0
-	VMOVUPS    Y0, (SI)
-	VCVTPH2PS  16(R8), Y0
-	VMULPS     32(BX), Y0, Y0
-	VMOVUPS    Y0, 32(SI)
-	ADDQ       $0x20, R8
-	ADDQ       $0x20, R9
-	ADDQ       $0x00000100, SI
-	SUBQ       $0x20, R10
-	JNZ        scale266
-	ADDQ       $0x40, BX
-	INCQ       DI
-	CMPQ       DI, $0x04
-	JL         tile265
-	MOVQ       56(AX), BX
-	MOVQ       96(AX), SI
-	MOVQ       104(AX), DI
-	XORQ       R8, R8
-	MOVQ       96(AX), R9
-	ADDQ       $0x3f, R9
-	ANDQ       $-64, R9
-	ADDQ       R9, DI
+	VCVTPH2PS (R8), Y0
+	VMULPS    (BX), Y0, Y0
+	VMOVUPS   Y0, (SI)
+	VCVTPH2PS 16(R8), Y0
+	VMULPS    32(BX), Y0, Y0
+	VMOVUPS   Y0, 32(SI)
+	ADDQ      $0x20, R8
+	ADDQ      $0x00000100, SI
+	SUBQ      $0x20, R9
+	JNZ       scale266
+	ADDQ      $0x40, BX
+	INCQ      DI
+	CMPQ      DI, $0x04
+	JL        tile265
+	MOVQ      56(AX), BX
+	MOVQ      96(AX), SI
+	MOVQ      104(AX), DI
+	XORQ      R8, R8
+	MOVQ      96(AX), R9
+	ADDQ      $0x3f, R9
+	ANDQ      $-64, R9
+	ADDQ      R9, DI
 
 cols267:
 	CMPQ    SI, $0x00000040
@@ -8515,6 +8508,7 @@ tile269:
 	ADDQ    $0x3f, R13
 	ANDQ    $-64, R13
 	SUBQ    R13, R14
+	ADDQ    R14, R12
 	SHLQ    $0x04, R14
 	ADDQ    R14, R12
 	ADDQ    (AX), R11
@@ -8568,6 +8562,8 @@ token270:
 	ADDQ         $0x04, R14
 	DECQ         R13
 	JNZ          token270
+	PREFETCHT1   (R12)
+	ADDQ         $0x00000040, R12
 	CMPQ         R9, 88(AX)
 	JL           tile269
 	MOVQ         96(AX), R9
@@ -8617,6 +8613,7 @@ tile273:
 	ADDQ    $0x3f, R13
 	ANDQ    $-64, R13
 	SUBQ    R13, R14
+	ADDQ    R14, R12
 	SHLQ    $0x04, R14
 	ADDQ    R14, R12
 	ADDQ    (AX), R11
@@ -8657,6 +8654,8 @@ token274:
 	ADDQ         $0x04, R14
 	DECQ         R13
 	JNZ          token274
+	PREFETCHT1   (R12)
+	ADDQ         $0x00000020, R12
 	CMPQ         R9, 88(AX)
 	JL           tile273
 	MOVQ         96(AX), R9
@@ -8859,7 +8858,8 @@ block277:
 	VFMADD231PS  Y5, Y3, Y1
 	ADDQ         $0x20, R8
 	ADDQ         $0x00000200, R10
-	ADDQ         $0x00000200, R9
+	PREFETCHT1   512(R9)
+	ADDQ         $0x00000220, R9
 	ADDQ         $0x00000090, R11
 	SUBQ         $0x20, R12
 	JNZ          block277
@@ -9187,47 +9187,39 @@ next284:
 	XORQ DI, DI
 
 tile287:
-	MOVQ 96(AX), R10
-	MOVQ 104(AX), R11
+	MOVQ 96(AX), R9
 	MOVQ (CX)(DI*8), R8
 	ADDQ (AX), R8
-	ADDQ R11, R8
-	MOVQ R10, R9
-	SHLQ $0x04, R9
-	ADDQ (DX)(DI*8), R9
-	ADDQ (AX), R9
+	ADDQ 104(AX), R8
 	LEAQ 512(BX), SI
 
 scale288:
-	PREFETCHT1 (R9)
-	PREFETCHT1 (R9)(R11*1)
-	VCVTPH2PS  (R8), Y0
-	VMULPS     (BX), Y0, Y1
-	VMOVUPS    Y1, (SI)
-	VMULPS     256(BX), Y0, Y0
-	VMOVUPS    Y0, 256(SI)
-	VCVTPH2PS  16(R8), Y0
-	VMULPS     32(BX), Y0, Y1
-	VMOVUPS    Y1, 32(SI)
-	VMULPS     288(BX), Y0, Y0
-	VMOVUPS    Y0, 288(SI)
-	ADDQ       $0x20, R8
-	ADDQ       $0x20, R9
-	ADDQ       $0x00000200, SI
-	SUBQ       $0x20, R10
-	JNZ        scale288
-	ADDQ       $0x40, BX
-	INCQ       DI
-	CMPQ       DI, $0x04
-	JL         tile287
-	MOVQ       56(AX), BX
-	MOVQ       96(AX), SI
-	MOVQ       104(AX), DI
-	XORQ       R8, R8
-	MOVQ       96(AX), R9
-	ADDQ       $0x3f, R9
-	ANDQ       $-64, R9
-	ADDQ       R9, DI
+	VCVTPH2PS (R8), Y0
+	VMULPS    (BX), Y0, Y1
+	VMOVUPS   Y1, (SI)
+	VMULPS    256(BX), Y0, Y0
+	VMOVUPS   Y0, 256(SI)
+	VCVTPH2PS 16(R8), Y0
+	VMULPS    32(BX), Y0, Y1
+	VMOVUPS   Y1, 32(SI)
+	VMULPS    288(BX), Y0, Y0
+	VMOVUPS   Y0, 288(SI)
+	ADDQ      $0x20, R8
+	ADDQ      $0x00000200, SI
+	SUBQ      $0x20, R9
+	JNZ       scale288
+	ADDQ      $0x40, BX
+	INCQ      DI
+	CMPQ      DI, $0x04
+	JL        tile287
+	MOVQ      56(AX), BX
+	MOVQ      96(AX), SI
+	MOVQ      104(AX), DI
+	XORQ      R8, R8
+	MOVQ      96(AX), R9
+	ADDQ      $0x3f, R9
+	ANDQ      $-64, R9
+	ADDQ      R9, DI
 
 cols289:
 	CMPQ    SI, $0x00000020
@@ -9264,6 +9256,7 @@ tile291:
 	ADDQ    $0x3f, R13
 	ANDQ    $-64, R13
 	SUBQ    R13, R14
+	ADDQ    R14, R12
 	SHLQ    $0x04, R14
 	ADDQ    R14, R12
 	ADDQ    (AX), R11
@@ -9309,6 +9302,8 @@ token292:
 	ADDQ         $0x04, R14
 	DECQ         R13
 	JNZ          token292
+	PREFETCHT1   (R12)
+	ADDQ         $0x00000020, R12
 	CMPQ         R9, 88(AX)
 	JL           tile291
 	MOVQ         96(AX), R10
@@ -9570,7 +9565,8 @@ block295:
 	VFMADD231PS  Y7, Y5, Y2
 	ADDQ         $0x20, R8
 	ADDQ         $0x00000200, R10
-	ADDQ         $0x00000200, R9
+	PREFETCHT1   512(R9)
+	ADDQ         $0x00000220, R9
 	ADDQ         $0x000000d8, R11
 	SUBQ         $0x20, R12
 	JNZ          block295
@@ -9899,51 +9895,43 @@ next302:
 	XORQ DI, DI
 
 tile305:
-	MOVQ 96(AX), R10
-	MOVQ 104(AX), R11
+	MOVQ 96(AX), R9
 	MOVQ (CX)(DI*8), R8
 	ADDQ (AX), R8
-	ADDQ R11, R8
-	MOVQ R10, R9
-	SHLQ $0x04, R9
-	ADDQ (DX)(DI*8), R9
-	ADDQ (AX), R9
+	ADDQ 104(AX), R8
 	LEAQ 768(BX), SI
 
 scale306:
-	PREFETCHT1 (R9)
-	PREFETCHT1 (R9)(R11*1)
-	VCVTPH2PS  (R8), Y0
-	VMULPS     (BX), Y0, Y1
-	VMOVUPS    Y1, (SI)
-	VMULPS     256(BX), Y0, Y1
-	VMOVUPS    Y1, 256(SI)
-	VMULPS     512(BX), Y0, Y0
-	VMOVUPS    Y0, 512(SI)
-	VCVTPH2PS  16(R8), Y0
-	VMULPS     32(BX), Y0, Y1
-	VMOVUPS    Y1, 32(SI)
-	VMULPS     288(BX), Y0, Y1
-	VMOVUPS    Y1, 288(SI)
-	VMULPS     544(BX), Y0, Y0
-	VMOVUPS    Y0, 544(SI)
-	ADDQ       $0x20, R8
-	ADDQ       $0x20, R9
-	ADDQ       $0x00000300, SI
-	SUBQ       $0x20, R10
-	JNZ        scale306
-	ADDQ       $0x40, BX
-	INCQ       DI
-	CMPQ       DI, $0x04
-	JL         tile305
-	MOVQ       56(AX), BX
-	MOVQ       96(AX), SI
-	MOVQ       104(AX), DI
-	XORQ       R8, R8
-	MOVQ       96(AX), R9
-	ADDQ       $0x3f, R9
-	ANDQ       $-64, R9
-	ADDQ       R9, DI
+	VCVTPH2PS (R8), Y0
+	VMULPS    (BX), Y0, Y1
+	VMOVUPS   Y1, (SI)
+	VMULPS    256(BX), Y0, Y1
+	VMOVUPS   Y1, 256(SI)
+	VMULPS    512(BX), Y0, Y0
+	VMOVUPS   Y0, 512(SI)
+	VCVTPH2PS 16(R8), Y0
+	VMULPS    32(BX), Y0, Y1
+	VMOVUPS   Y1, 32(SI)
+	VMULPS    288(BX), Y0, Y1
+	VMOVUPS   Y1, 288(SI)
+	VMULPS    544(BX), Y0, Y0
+	VMOVUPS   Y0, 544(SI)
+	ADDQ      $0x20, R8
+	ADDQ      $0x00000300, SI
+	SUBQ      $0x20, R9
+	JNZ       scale306
+	ADDQ      $0x40, BX
+	INCQ      DI
+	CMPQ      DI, $0x04
+	JL        tile305
+	MOVQ      56(AX), BX
+	MOVQ      96(AX), SI
+	MOVQ      104(AX), DI
+	XORQ      R8, R8
+	MOVQ      96(AX), R9
+	ADDQ      $0x3f, R9
+	ANDQ      $-64, R9
+	ADDQ      R9, DI
 
 cols307:
 	CMPQ    SI, $0x00000020
@@ -9985,6 +9973,7 @@ tile309:
 	ADDQ    $0x3f, R13
 	ANDQ    $-64, R13
 	SUBQ    R13, R14
+	ADDQ    R14, R12
 	SHLQ    $0x04, R14
 	ADDQ    R14, R12
 	ADDQ    (AX), R11
@@ -10035,6 +10024,8 @@ token310:
 	ADDQ         $0x04, R14
 	DECQ         R13
 	JNZ          token310
+	PREFETCHT1   (R12)
+	ADDQ         $0x00000020, R12
 	CMPQ         R9, 88(AX)
 	JL           tile309
 	MOVQ         96(AX), R10
@@ -10355,7 +10346,8 @@ block313:
 	VFMADD231PS  Y9, Y7, Y3
 	ADDQ         $0x20, R8
 	ADDQ         $0x00000200, R10
-	ADDQ         $0x00000200, R9
+	PREFETCHT1   512(R9)
+	ADDQ         $0x00000220, R9
 	ADDQ         $0x00000120, R11
 	SUBQ         $0x20, R12
 	JNZ          block313
@@ -10685,55 +10677,47 @@ next320:
 	XORQ DI, DI
 
 tile323:
-	MOVQ 96(AX), R10
-	MOVQ 104(AX), R11
+	MOVQ 96(AX), R9
 	MOVQ (CX)(DI*8), R8
 	ADDQ (AX), R8
-	ADDQ R11, R8
-	MOVQ R10, R9
-	SHLQ $0x04, R9
-	ADDQ (DX)(DI*8), R9
-	ADDQ (AX), R9
+	ADDQ 104(AX), R8
 	LEAQ 1024(BX), SI
 
 scale324:
-	PREFETCHT1 (R9)
-	PREFETCHT1 (R9)(R11*1)
-	VCVTPH2PS  (R8), Y0
-	VMULPS     (BX), Y0, Y1
-	VMOVUPS    Y1, (SI)
-	VMULPS     256(BX), Y0, Y1
-	VMOVUPS    Y1, 256(SI)
-	VMULPS     512(BX), Y0, Y1
-	VMOVUPS    Y1, 512(SI)
-	VMULPS     768(BX), Y0, Y0
-	VMOVUPS    Y0, 768(SI)
-	VCVTPH2PS  16(R8), Y0
-	VMULPS     32(BX), Y0, Y1
-	VMOVUPS    Y1, 32(SI)
-	VMULPS     288(BX), Y0, Y1
-	VMOVUPS    Y1, 288(SI)
-	VMULPS     544(BX), Y0, Y1
-	VMOVUPS    Y1, 544(SI)
-	VMULPS     800(BX), Y0, Y0
-	VMOVUPS    Y0, 800(SI)
-	ADDQ       $0x20, R8
-	ADDQ       $0x20, R9
-	ADDQ       $0x00000400, SI
-	SUBQ       $0x20, R10
-	JNZ        scale324
-	ADDQ       $0x40, BX
-	INCQ       DI
-	CMPQ       DI, $0x04
-	JL         tile323
-	MOVQ       56(AX), BX
-	MOVQ       96(AX), SI
-	MOVQ       104(AX), DI
-	XORQ       R8, R8
-	MOVQ       96(AX), R9
-	ADDQ       $0x3f, R9
-	ANDQ       $-64, R9
-	ADDQ       R9, DI
+	VCVTPH2PS (R8), Y0
+	VMULPS    (BX), Y0, Y1
+	VMOVUPS   Y1, (SI)
+	VMULPS    256(BX), Y0, Y1
+	VMOVUPS   Y1, 256(SI)
+	VMULPS    512(BX), Y0, Y1
+	VMOVUPS   Y1, 512(SI)
+	VMULPS    768(BX), Y0, Y0
+	VMOVUPS   Y0, 768(SI)
+	VCVTPH2PS 16(R8), Y0
+	VMULPS    32(BX), Y0, Y1
+	VMOVUPS   Y1, 32(SI)
+	VMULPS    288(BX), Y0, Y1
+	VMOVUPS   Y1, 288(SI)
+	VMULPS    544(BX), Y0, Y1
+	VMOVUPS   Y1, 544(SI)
+	VMULPS    800(BX), Y0, Y0
+	VMOVUPS   Y0, 800(SI)
+	ADDQ      $0x20, R8
+	ADDQ      $0x00000400, SI
+	SUBQ      $0x20, R9
+	JNZ       scale324
+	ADDQ      $0x40, BX
+	INCQ      DI
+	CMPQ      DI, $0x04
+	JL        tile323
+	MOVQ      56(AX), BX
+	MOVQ      96(AX), SI
+	MOVQ      104(AX), DI
+	XORQ      R8, R8
+	MOVQ      96(AX), R9
+	ADDQ      $0x3f, R9
+	ANDQ      $-64, R9
+	ADDQ      R9, DI
 
 cols325:
 	CMPQ    SI, $0x00000010
@@ -10772,6 +10756,7 @@ tile327:
 	ADDQ    $0x3f, R13
 	ANDQ    $-64, R13
 	SUBQ    R13, R14
+	ADDQ    R14, R12
 	SHLQ    $0x04, R14
 	ADDQ    R14, R12
 	ADDQ    (AX), R11
@@ -10815,6 +10800,8 @@ token328:
 	ADDQ         $0x04, R14
 	DECQ         R13
 	JNZ          token328
+	PREFETCHT1   (R12)
+	ADDQ         $0x00000010, R12
 	CMPQ         R9, 88(AX)
 	JL           tile327
 	MOVQ         96(AX), R10

@@ -14104,7 +14104,8 @@ block453:
 	VFMADD231PS.BCST 68(R11), Z1, Z0
 	ADDQ             $0x20, R8
 	ADDQ             $0x00000200, R10
-	ADDQ             $0x00000200, R9
+	PREFETCHT1       512(R9)
+	ADDQ             $0x00000220, R9
 	ADDQ             $0x00000048, R11
 	SUBQ             $0x20, R12
 	JNZ              block453
@@ -14315,40 +14316,32 @@ next459:
 	XORQ DI, DI
 
 tile462:
-	MOVQ 96(AX), R10
-	MOVQ 104(AX), R11
+	MOVQ 96(AX), R9
 	MOVQ (CX)(DI*8), R8
 	ADDQ (AX), R8
-	ADDQ R11, R8
-	MOVQ R10, R9
-	SHLQ $0x04, R9
-	ADDQ (DX)(DI*8), R9
-	ADDQ (AX), R9
+	ADDQ 104(AX), R8
 	LEAQ 256(BX), SI
 
 scale463:
-	PREFETCHT1 (R9)
-	PREFETCHT1 (R9)(R11*1)
-	VCVTPH2PS  (R8), Z0
-	VMULPS     (BX), Z0, Z0
-	VMOVUPS    Z0, (SI)
-	ADDQ       $0x20, R8
-	ADDQ       $0x20, R9
-	ADDQ       $0x00000100, SI
-	SUBQ       $0x20, R10
-	JNZ        scale463
-	ADDQ       $0x40, BX
-	INCQ       DI
-	CMPQ       DI, $0x04
-	JL         tile462
-	MOVQ       56(AX), BX
-	MOVQ       96(AX), SI
-	MOVQ       104(AX), DI
-	XORQ       R8, R8
-	MOVQ       96(AX), R9
-	ADDQ       $0x3f, R9
-	ANDQ       $-64, R9
-	ADDQ       R9, DI
+	VCVTPH2PS (R8), Z0
+	VMULPS    (BX), Z0, Z0
+	VMOVUPS   Z0, (SI)
+	ADDQ      $0x20, R8
+	ADDQ      $0x00000100, SI
+	SUBQ      $0x20, R9
+	JNZ       scale463
+	ADDQ      $0x40, BX
+	INCQ      DI
+	CMPQ      DI, $0x04
+	JL        tile462
+	MOVQ      56(AX), BX
+	MOVQ      96(AX), SI
+	MOVQ      104(AX), DI
+	XORQ      R8, R8
+	MOVQ      96(AX), R9
+	ADDQ      $0x3f, R9
+	ANDQ      $-64, R9
+	ADDQ      R9, DI
 
 cols464:
 	CMPQ    SI, $0x00000080
@@ -14384,6 +14377,7 @@ tile466:
 	ADDQ    $0x3f, R13
 	ANDQ    $-64, R13
 	SUBQ    R13, R14
+	ADDQ    R14, R12
 	SHLQ    $0x04, R14
 	ADDQ    R14, R12
 	ADDQ    (AX), R11
@@ -14436,6 +14430,9 @@ token467:
 	ADDQ             $0x04, R14
 	DECQ             R13
 	JNZ              token467
+	PREFETCHT1       (R12)
+	PREFETCHT1       64(R12)
+	ADDQ             $0x00000080, R12
 	CMPQ             R9, 88(AX)
 	JL               tile466
 	MOVQ             BX, R9
@@ -14484,6 +14481,7 @@ tile470:
 	ADDQ    $0x3f, R13
 	ANDQ    $-64, R13
 	SUBQ    R13, R14
+	ADDQ    R14, R12
 	SHLQ    $0x04, R14
 	ADDQ    R14, R12
 	ADDQ    (AX), R11
@@ -14523,6 +14521,8 @@ token471:
 	ADDQ             $0x04, R14
 	DECQ             R13
 	JNZ              token471
+	PREFETCHT1       (R12)
+	ADDQ             $0x00000040, R12
 	CMPQ             R9, 88(AX)
 	JL               tile470
 	MOVQ             BX, R9
@@ -14565,6 +14565,7 @@ tile474:
 	ADDQ    $0x3f, R13
 	ANDQ    $-64, R13
 	SUBQ    R13, R14
+	ADDQ    R14, R12
 	SHLQ    $0x04, R14
 	ADDQ    R14, R12
 	ADDQ    (AX), R11
@@ -14598,6 +14599,8 @@ token475:
 	ADDQ             $0x04, R14
 	DECQ             R13
 	JNZ              token475
+	PREFETCHT1       (R12)
+	ADDQ             $0x00000020, R12
 	CMPQ             R9, 88(AX)
 	JL               tile474
 	MOVQ             BX, R9
@@ -14714,7 +14717,8 @@ block478:
 	VFMADD231PS.BCST 140(R11), Z4, Z1
 	ADDQ             $0x20, R8
 	ADDQ             $0x00000200, R10
-	ADDQ             $0x00000200, R9
+	PREFETCHT1       512(R9)
+	ADDQ             $0x00000220, R9
 	ADDQ             $0x00000090, R11
 	SUBQ             $0x20, R12
 	JNZ              block478
@@ -14940,42 +14944,34 @@ next484:
 	XORQ DI, DI
 
 tile487:
-	MOVQ 96(AX), R10
-	MOVQ 104(AX), R11
+	MOVQ 96(AX), R9
 	MOVQ (CX)(DI*8), R8
 	ADDQ (AX), R8
-	ADDQ R11, R8
-	MOVQ R10, R9
-	SHLQ $0x04, R9
-	ADDQ (DX)(DI*8), R9
-	ADDQ (AX), R9
+	ADDQ 104(AX), R8
 	LEAQ 512(BX), SI
 
 scale488:
-	PREFETCHT1 (R9)
-	PREFETCHT1 (R9)(R11*1)
-	VCVTPH2PS  (R8), Z0
-	VMULPS     (BX), Z0, Z1
-	VMOVUPS    Z1, (SI)
-	VMULPS     256(BX), Z0, Z0
-	VMOVUPS    Z0, 256(SI)
-	ADDQ       $0x20, R8
-	ADDQ       $0x20, R9
-	ADDQ       $0x00000200, SI
-	SUBQ       $0x20, R10
-	JNZ        scale488
-	ADDQ       $0x40, BX
-	INCQ       DI
-	CMPQ       DI, $0x04
-	JL         tile487
-	MOVQ       56(AX), BX
-	MOVQ       96(AX), SI
-	MOVQ       104(AX), DI
-	XORQ       R8, R8
-	MOVQ       96(AX), R9
-	ADDQ       $0x3f, R9
-	ANDQ       $-64, R9
-	ADDQ       R9, DI
+	VCVTPH2PS (R8), Z0
+	VMULPS    (BX), Z0, Z1
+	VMOVUPS   Z1, (SI)
+	VMULPS    256(BX), Z0, Z0
+	VMOVUPS   Z0, 256(SI)
+	ADDQ      $0x20, R8
+	ADDQ      $0x00000200, SI
+	SUBQ      $0x20, R9
+	JNZ       scale488
+	ADDQ      $0x40, BX
+	INCQ      DI
+	CMPQ      DI, $0x04
+	JL        tile487
+	MOVQ      56(AX), BX
+	MOVQ      96(AX), SI
+	MOVQ      104(AX), DI
+	XORQ      R8, R8
+	MOVQ      96(AX), R9
+	ADDQ      $0x3f, R9
+	ANDQ      $-64, R9
+	ADDQ      R9, DI
 
 cols489:
 	CMPQ    SI, $0x00000080
@@ -15020,6 +15016,7 @@ tile491:
 	ADDQ    $0x3f, R13
 	ANDQ    $-64, R13
 	SUBQ    R13, R14
+	ADDQ    R14, R12
 	SHLQ    $0x04, R14
 	ADDQ    R14, R12
 	ADDQ    (AX), R11
@@ -15080,6 +15077,9 @@ token492:
 	ADDQ             $0x04, R14
 	DECQ             R13
 	JNZ              token492
+	PREFETCHT1       (R12)
+	PREFETCHT1       64(R12)
+	ADDQ             $0x00000080, R12
 	CMPQ             R9, 88(AX)
 	JL               tile491
 	MOVQ             BX, R10
@@ -15143,6 +15143,7 @@ tile495:
 	ADDQ    $0x3f, R13
 	ANDQ    $-64, R13
 	SUBQ    R13, R14
+	ADDQ    R14, R12
 	SHLQ    $0x04, R14
 	ADDQ    R14, R12
 	ADDQ    (AX), R11
@@ -15186,6 +15187,8 @@ token496:
 	ADDQ             $0x04, R14
 	DECQ             R13
 	JNZ              token496
+	PREFETCHT1       (R12)
+	ADDQ             $0x00000040, R12
 	CMPQ             R9, 88(AX)
 	JL               tile495
 	MOVQ             BX, R10
@@ -15237,6 +15240,7 @@ tile499:
 	ADDQ    $0x3f, R13
 	ANDQ    $-64, R13
 	SUBQ    R13, R14
+	ADDQ    R14, R12
 	SHLQ    $0x04, R14
 	ADDQ    R14, R12
 	ADDQ    (AX), R11
@@ -15272,6 +15276,8 @@ token500:
 	ADDQ             $0x04, R14
 	DECQ             R13
 	JNZ              token500
+	PREFETCHT1       (R12)
+	ADDQ             $0x00000020, R12
 	CMPQ             R9, 88(AX)
 	JL               tile499
 	MOVQ             BX, R10
@@ -15416,7 +15422,8 @@ block503:
 	VFMADD231PS.BCST 212(R11), Z7, Z2
 	ADDQ             $0x20, R8
 	ADDQ             $0x00000200, R10
-	ADDQ             $0x00000200, R9
+	PREFETCHT1       512(R9)
+	ADDQ             $0x00000220, R9
 	ADDQ             $0x000000d8, R11
 	SUBQ             $0x20, R12
 	JNZ              block503
@@ -15657,44 +15664,36 @@ next509:
 	XORQ DI, DI
 
 tile512:
-	MOVQ 96(AX), R10
-	MOVQ 104(AX), R11
+	MOVQ 96(AX), R9
 	MOVQ (CX)(DI*8), R8
 	ADDQ (AX), R8
-	ADDQ R11, R8
-	MOVQ R10, R9
-	SHLQ $0x04, R9
-	ADDQ (DX)(DI*8), R9
-	ADDQ (AX), R9
+	ADDQ 104(AX), R8
 	LEAQ 768(BX), SI
 
 scale513:
-	PREFETCHT1 (R9)
-	PREFETCHT1 (R9)(R11*1)
-	VCVTPH2PS  (R8), Z0
-	VMULPS     (BX), Z0, Z1
-	VMOVUPS    Z1, (SI)
-	VMULPS     256(BX), Z0, Z1
-	VMOVUPS    Z1, 256(SI)
-	VMULPS     512(BX), Z0, Z0
-	VMOVUPS    Z0, 512(SI)
-	ADDQ       $0x20, R8
-	ADDQ       $0x20, R9
-	ADDQ       $0x00000300, SI
-	SUBQ       $0x20, R10
-	JNZ        scale513
-	ADDQ       $0x40, BX
-	INCQ       DI
-	CMPQ       DI, $0x04
-	JL         tile512
-	MOVQ       56(AX), BX
-	MOVQ       96(AX), SI
-	MOVQ       104(AX), DI
-	XORQ       R8, R8
-	MOVQ       96(AX), R9
-	ADDQ       $0x3f, R9
-	ANDQ       $-64, R9
-	ADDQ       R9, DI
+	VCVTPH2PS (R8), Z0
+	VMULPS    (BX), Z0, Z1
+	VMOVUPS   Z1, (SI)
+	VMULPS    256(BX), Z0, Z1
+	VMOVUPS   Z1, 256(SI)
+	VMULPS    512(BX), Z0, Z0
+	VMOVUPS   Z0, 512(SI)
+	ADDQ      $0x20, R8
+	ADDQ      $0x00000300, SI
+	SUBQ      $0x20, R9
+	JNZ       scale513
+	ADDQ      $0x40, BX
+	INCQ      DI
+	CMPQ      DI, $0x04
+	JL        tile512
+	MOVQ      56(AX), BX
+	MOVQ      96(AX), SI
+	MOVQ      104(AX), DI
+	XORQ      R8, R8
+	MOVQ      96(AX), R9
+	ADDQ      $0x3f, R9
+	ANDQ      $-64, R9
+	ADDQ      R9, DI
 
 cols514:
 	CMPQ    SI, $0x00000080
@@ -15748,6 +15747,7 @@ tile516:
 	ADDQ    $0x3f, R13
 	ANDQ    $-64, R13
 	SUBQ    R13, R14
+	ADDQ    R14, R12
 	SHLQ    $0x04, R14
 	ADDQ    R14, R12
 	ADDQ    (AX), R11
@@ -15816,6 +15816,9 @@ token517:
 	ADDQ             $0x04, R14
 	DECQ             R13
 	JNZ              token517
+	PREFETCHT1       (R12)
+	PREFETCHT1       64(R12)
+	ADDQ             $0x00000080, R12
 	CMPQ             R9, 88(AX)
 	JL               tile516
 	MOVQ             BX, R10
@@ -15894,6 +15897,7 @@ tile520:
 	ADDQ    $0x3f, R13
 	ANDQ    $-64, R13
 	SUBQ    R13, R14
+	ADDQ    R14, R12
 	SHLQ    $0x04, R14
 	ADDQ    R14, R12
 	ADDQ    (AX), R11
@@ -15941,6 +15945,8 @@ token521:
 	ADDQ             $0x04, R14
 	DECQ             R13
 	JNZ              token521
+	PREFETCHT1       (R12)
+	ADDQ             $0x00000040, R12
 	CMPQ             R9, 88(AX)
 	JL               tile520
 	MOVQ             BX, R10
@@ -16001,6 +16007,7 @@ tile524:
 	ADDQ    $0x3f, R13
 	ANDQ    $-64, R13
 	SUBQ    R13, R14
+	ADDQ    R14, R12
 	SHLQ    $0x04, R14
 	ADDQ    R14, R12
 	ADDQ    (AX), R11
@@ -16038,6 +16045,8 @@ token525:
 	ADDQ             $0x04, R14
 	DECQ             R13
 	JNZ              token525
+	PREFETCHT1       (R12)
+	ADDQ             $0x00000020, R12
 	CMPQ             R9, 88(AX)
 	JL               tile524
 	MOVQ             BX, R10
@@ -16210,7 +16219,8 @@ block528:
 	VFMADD231PS.BCST 284(R11), Z10, Z3
 	ADDQ             $0x20, R8
 	ADDQ             $0x00000200, R10
-	ADDQ             $0x00000200, R9
+	PREFETCHT1       512(R9)
+	ADDQ             $0x00000220, R9
 	ADDQ             $0x00000120, R11
 	SUBQ             $0x20, R12
 	JNZ              block528
@@ -16466,46 +16476,38 @@ next534:
 	XORQ DI, DI
 
 tile537:
-	MOVQ 96(AX), R10
-	MOVQ 104(AX), R11
+	MOVQ 96(AX), R9
 	MOVQ (CX)(DI*8), R8
 	ADDQ (AX), R8
-	ADDQ R11, R8
-	MOVQ R10, R9
-	SHLQ $0x04, R9
-	ADDQ (DX)(DI*8), R9
-	ADDQ (AX), R9
+	ADDQ 104(AX), R8
 	LEAQ 1024(BX), SI
 
 scale538:
-	PREFETCHT1 (R9)
-	PREFETCHT1 (R9)(R11*1)
-	VCVTPH2PS  (R8), Z0
-	VMULPS     (BX), Z0, Z1
-	VMOVUPS    Z1, (SI)
-	VMULPS     256(BX), Z0, Z1
-	VMOVUPS    Z1, 256(SI)
-	VMULPS     512(BX), Z0, Z1
-	VMOVUPS    Z1, 512(SI)
-	VMULPS     768(BX), Z0, Z0
-	VMOVUPS    Z0, 768(SI)
-	ADDQ       $0x20, R8
-	ADDQ       $0x20, R9
-	ADDQ       $0x00000400, SI
-	SUBQ       $0x20, R10
-	JNZ        scale538
-	ADDQ       $0x40, BX
-	INCQ       DI
-	CMPQ       DI, $0x04
-	JL         tile537
-	MOVQ       56(AX), BX
-	MOVQ       96(AX), SI
-	MOVQ       104(AX), DI
-	XORQ       R8, R8
-	MOVQ       96(AX), R9
-	ADDQ       $0x3f, R9
-	ANDQ       $-64, R9
-	ADDQ       R9, DI
+	VCVTPH2PS (R8), Z0
+	VMULPS    (BX), Z0, Z1
+	VMOVUPS   Z1, (SI)
+	VMULPS    256(BX), Z0, Z1
+	VMOVUPS   Z1, 256(SI)
+	VMULPS    512(BX), Z0, Z1
+	VMOVUPS   Z1, 512(SI)
+	VMULPS    768(BX), Z0, Z0
+	VMOVUPS   Z0, 768(SI)
+	ADDQ      $0x20, R8
+	ADDQ      $0x00000400, SI
+	SUBQ      $0x20, R9
+	JNZ       scale538
+	ADDQ      $0x40, BX
+	INCQ      DI
+	CMPQ      DI, $0x04
+	JL        tile537
+	MOVQ      56(AX), BX
+	MOVQ      96(AX), SI
+	MOVQ      104(AX), DI
+	XORQ      R8, R8
+	MOVQ      96(AX), R9
+	ADDQ      $0x3f, R9
+	ANDQ      $-64, R9
+	ADDQ      R9, DI
 
 cols539:
 	CMPQ    SI, $0x00000040
@@ -16552,6 +16554,7 @@ tile541:
 	ADDQ    $0x3f, R13
 	ANDQ    $-64, R13
 	SUBQ    R13, R14
+	ADDQ    R14, R12
 	SHLQ    $0x04, R14
 	ADDQ    R14, R12
 	ADDQ    (AX), R11
@@ -16603,6 +16606,8 @@ token542:
 	ADDQ             $0x04, R14
 	DECQ             R13
 	JNZ              token542
+	PREFETCHT1       (R12)
+	ADDQ             $0x00000040, R12
 	CMPQ             R9, 88(AX)
 	JL               tile541
 	MOVQ             BX, R10
@@ -16672,6 +16677,7 @@ tile545:
 	ADDQ    $0x3f, R13
 	ANDQ    $-64, R13
 	SUBQ    R13, R14
+	ADDQ    R14, R12
 	SHLQ    $0x04, R14
 	ADDQ    R14, R12
 	ADDQ    (AX), R11
@@ -16711,6 +16717,8 @@ token546:
 	ADDQ             $0x04, R14
 	DECQ             R13
 	JNZ              token546
+	PREFETCHT1       (R12)
+	ADDQ             $0x00000020, R12
 	CMPQ             R9, 88(AX)
 	JL               tile545
 	MOVQ             BX, R10
@@ -16911,7 +16919,8 @@ block549:
 	VFMADD231PS.BCST 356(R11), Z13, Z4
 	ADDQ             $0x20, R8
 	ADDQ             $0x00000200, R10
-	ADDQ             $0x00000200, R9
+	PREFETCHT1       512(R9)
+	ADDQ             $0x00000220, R9
 	ADDQ             $0x00000168, R11
 	SUBQ             $0x20, R12
 	JNZ              block549
@@ -17182,48 +17191,40 @@ next555:
 	XORQ DI, DI
 
 tile558:
-	MOVQ 96(AX), R10
-	MOVQ 104(AX), R11
+	MOVQ 96(AX), R9
 	MOVQ (CX)(DI*8), R8
 	ADDQ (AX), R8
-	ADDQ R11, R8
-	MOVQ R10, R9
-	SHLQ $0x04, R9
-	ADDQ (DX)(DI*8), R9
-	ADDQ (AX), R9
+	ADDQ 104(AX), R8
 	LEAQ 1280(BX), SI
 
 scale559:
-	PREFETCHT1 (R9)
-	PREFETCHT1 (R9)(R11*1)
-	VCVTPH2PS  (R8), Z0
-	VMULPS     (BX), Z0, Z1
-	VMOVUPS    Z1, (SI)
-	VMULPS     256(BX), Z0, Z1
-	VMOVUPS    Z1, 256(SI)
-	VMULPS     512(BX), Z0, Z1
-	VMOVUPS    Z1, 512(SI)
-	VMULPS     768(BX), Z0, Z1
-	VMOVUPS    Z1, 768(SI)
-	VMULPS     1024(BX), Z0, Z0
-	VMOVUPS    Z0, 1024(SI)
-	ADDQ       $0x20, R8
-	ADDQ       $0x20, R9
-	ADDQ       $0x00000500, SI
-	SUBQ       $0x20, R10
-	JNZ        scale559
-	ADDQ       $0x40, BX
-	INCQ       DI
-	CMPQ       DI, $0x04
-	JL         tile558
-	MOVQ       56(AX), BX
-	MOVQ       96(AX), SI
-	MOVQ       104(AX), DI
-	XORQ       R8, R8
-	MOVQ       96(AX), R9
-	ADDQ       $0x3f, R9
-	ANDQ       $-64, R9
-	ADDQ       R9, DI
+	VCVTPH2PS (R8), Z0
+	VMULPS    (BX), Z0, Z1
+	VMOVUPS   Z1, (SI)
+	VMULPS    256(BX), Z0, Z1
+	VMOVUPS   Z1, 256(SI)
+	VMULPS    512(BX), Z0, Z1
+	VMOVUPS   Z1, 512(SI)
+	VMULPS    768(BX), Z0, Z1
+	VMOVUPS   Z1, 768(SI)
+	VMULPS    1024(BX), Z0, Z0
+	VMOVUPS   Z0, 1024(SI)
+	ADDQ      $0x20, R8
+	ADDQ      $0x00000500, SI
+	SUBQ      $0x20, R9
+	JNZ       scale559
+	ADDQ      $0x40, BX
+	INCQ      DI
+	CMPQ      DI, $0x04
+	JL        tile558
+	MOVQ      56(AX), BX
+	MOVQ      96(AX), SI
+	MOVQ      104(AX), DI
+	XORQ      R8, R8
+	MOVQ      96(AX), R9
+	ADDQ      $0x3f, R9
+	ANDQ      $-64, R9
+	ADDQ      R9, DI
 
 cols560:
 	CMPQ    SI, $0x00000040
@@ -17275,6 +17276,7 @@ tile562:
 	ADDQ    $0x3f, R13
 	ANDQ    $-64, R13
 	SUBQ    R13, R14
+	ADDQ    R14, R12
 	SHLQ    $0x04, R14
 	ADDQ    R14, R12
 	ADDQ    (AX), R11
@@ -17330,6 +17332,8 @@ token563:
 	ADDQ             $0x04, R14
 	DECQ             R13
 	JNZ              token563
+	PREFETCHT1       (R12)
+	ADDQ             $0x00000040, R12
 	CMPQ             R9, 88(AX)
 	JL               tile562
 	MOVQ             BX, R10
@@ -17408,6 +17412,7 @@ tile566:
 	ADDQ    $0x3f, R13
 	ANDQ    $-64, R13
 	SUBQ    R13, R14
+	ADDQ    R14, R12
 	SHLQ    $0x04, R14
 	ADDQ    R14, R12
 	ADDQ    (AX), R11
@@ -17449,6 +17454,8 @@ token567:
 	ADDQ             $0x04, R14
 	DECQ             R13
 	JNZ              token567
+	PREFETCHT1       (R12)
+	ADDQ             $0x00000020, R12
 	CMPQ             R9, 88(AX)
 	JL               tile566
 	MOVQ             BX, R10
@@ -17677,7 +17684,8 @@ block570:
 	VFMADD231PS.BCST 428(R11), Z16, Z5
 	ADDQ             $0x20, R8
 	ADDQ             $0x00000200, R10
-	ADDQ             $0x00000200, R9
+	PREFETCHT1       512(R9)
+	ADDQ             $0x00000220, R9
 	ADDQ             $0x000001b0, R11
 	SUBQ             $0x20, R12
 	JNZ              block570
@@ -17963,50 +17971,42 @@ next576:
 	XORQ DI, DI
 
 tile579:
-	MOVQ 96(AX), R10
-	MOVQ 104(AX), R11
+	MOVQ 96(AX), R9
 	MOVQ (CX)(DI*8), R8
 	ADDQ (AX), R8
-	ADDQ R11, R8
-	MOVQ R10, R9
-	SHLQ $0x04, R9
-	ADDQ (DX)(DI*8), R9
-	ADDQ (AX), R9
+	ADDQ 104(AX), R8
 	LEAQ 1536(BX), SI
 
 scale580:
-	PREFETCHT1 (R9)
-	PREFETCHT1 (R9)(R11*1)
-	VCVTPH2PS  (R8), Z0
-	VMULPS     (BX), Z0, Z1
-	VMOVUPS    Z1, (SI)
-	VMULPS     256(BX), Z0, Z1
-	VMOVUPS    Z1, 256(SI)
-	VMULPS     512(BX), Z0, Z1
-	VMOVUPS    Z1, 512(SI)
-	VMULPS     768(BX), Z0, Z1
-	VMOVUPS    Z1, 768(SI)
-	VMULPS     1024(BX), Z0, Z1
-	VMOVUPS    Z1, 1024(SI)
-	VMULPS     1280(BX), Z0, Z0
-	VMOVUPS    Z0, 1280(SI)
-	ADDQ       $0x20, R8
-	ADDQ       $0x20, R9
-	ADDQ       $0x00000600, SI
-	SUBQ       $0x20, R10
-	JNZ        scale580
-	ADDQ       $0x40, BX
-	INCQ       DI
-	CMPQ       DI, $0x04
-	JL         tile579
-	MOVQ       56(AX), BX
-	MOVQ       96(AX), SI
-	MOVQ       104(AX), DI
-	XORQ       R8, R8
-	MOVQ       96(AX), R9
-	ADDQ       $0x3f, R9
-	ANDQ       $-64, R9
-	ADDQ       R9, DI
+	VCVTPH2PS (R8), Z0
+	VMULPS    (BX), Z0, Z1
+	VMOVUPS   Z1, (SI)
+	VMULPS    256(BX), Z0, Z1
+	VMOVUPS   Z1, 256(SI)
+	VMULPS    512(BX), Z0, Z1
+	VMOVUPS   Z1, 512(SI)
+	VMULPS    768(BX), Z0, Z1
+	VMOVUPS   Z1, 768(SI)
+	VMULPS    1024(BX), Z0, Z1
+	VMOVUPS   Z1, 1024(SI)
+	VMULPS    1280(BX), Z0, Z0
+	VMOVUPS   Z0, 1280(SI)
+	ADDQ      $0x20, R8
+	ADDQ      $0x00000600, SI
+	SUBQ      $0x20, R9
+	JNZ       scale580
+	ADDQ      $0x40, BX
+	INCQ      DI
+	CMPQ      DI, $0x04
+	JL        tile579
+	MOVQ      56(AX), BX
+	MOVQ      96(AX), SI
+	MOVQ      104(AX), DI
+	XORQ      R8, R8
+	MOVQ      96(AX), R9
+	ADDQ      $0x3f, R9
+	ANDQ      $-64, R9
+	ADDQ      R9, DI
 
 cols581:
 	CMPQ    SI, $0x00000040
@@ -18063,6 +18063,7 @@ tile583:
 	ADDQ    $0x3f, R13
 	ANDQ    $-64, R13
 	SUBQ    R13, R14
+	ADDQ    R14, R12
 	SHLQ    $0x04, R14
 	ADDQ    R14, R12
 	ADDQ    (AX), R11
@@ -18122,6 +18123,8 @@ token584:
 	ADDQ             $0x04, R14
 	DECQ             R13
 	JNZ              token584
+	PREFETCHT1       (R12)
+	ADDQ             $0x00000040, R12
 	CMPQ             R9, 88(AX)
 	JL               tile583
 	MOVQ             BX, R10
@@ -18209,6 +18212,7 @@ tile587:
 	ADDQ    $0x3f, R13
 	ANDQ    $-64, R13
 	SUBQ    R13, R14
+	ADDQ    R14, R12
 	SHLQ    $0x04, R14
 	ADDQ    R14, R12
 	ADDQ    (AX), R11
@@ -18252,6 +18256,8 @@ token588:
 	ADDQ             $0x04, R14
 	DECQ             R13
 	JNZ              token588
+	PREFETCHT1       (R12)
+	ADDQ             $0x00000020, R12
 	CMPQ             R9, 88(AX)
 	JL               tile587
 	MOVQ             BX, R10

@@ -395,10 +395,8 @@ func (f *folder2) valueCols(o, col, wcol reg.GPVirtual, w int) {
 // tokens adds tokens [lo, hi) to the accumulators, tile by tile.
 func (f *folder2) tokens(acc [][]reg.VecVirtual, col, wcol reg.GPVirtual, w int) {
 	t := beginTokens(f.e, f.R, f.a, f.off, f.ahead, col, wcol)
-	for b := 0; b < 8*w*f.e.bytes; b += 64 {
-		prefetch(at(t.next, b))
-	}
-	ADDQ(U32(8*w*f.e.bytes), t.next)
+	bytes := 8 * w * f.e.bytes
+	t.prefetch(bytes)
 	group := w // vectors that share a row's weight
 	if f.e.bytes == 1 {
 		group = min(w, 4)
@@ -416,7 +414,7 @@ func (f *folder2) tokens(acc [][]reg.VecVirtual, col, wcol reg.GPVirtual, w int)
 			}
 		}
 	}
-	t.end(f.a)
+	t.end(f.e, f.a, bytes)
 }
 
 func read2() {

@@ -40,7 +40,7 @@ func (f *folder2) scoresQ8() {
 		VPBROADCASTD(at(q, 4*(8*R*q8QuadWords+r)), sum[r])
 	}
 	for quad := range 8 {
-		prefetch(at(next, 64*quad)) // by both halves of a tile
+		prefetch(at(next, 64*quad))
 		x, even := YMM(), YMM()
 		VMOVDQU(at(codes, 64*quad), x)
 		VPAND(f.c(cEvenBytes), x, even)
@@ -64,7 +64,8 @@ func (f *folder2) scoresQ8() {
 	}
 	ADDQ(U8(32), k)
 	ADDQ(U32(512), codes)
-	ADDQ(U32(512), next)
+	prefetch(at(next, 512))
+	ADDQ(U32(q8BlockBytes), next)
 	ADDQ(U32(4*(8*R*q8QuadWords+2*R)), q)
 	SUBQ(U8(32), left)
 	JNZ(LabelRef(block))
@@ -79,7 +80,7 @@ func (f *folder2) scoresQ8() {
 
 // scaleWeights is folder512's in halves.
 func (f *folder2) scaleWeights() {
-	scaleWeights(f.a, f.off, f.ahead, f.R, func(p, to, scale reg.GPVirtual) {
+	scaleWeights(f.a, f.off, f.R, func(p, to, scale reg.GPVirtual) {
 		for half := range 2 {
 			s := YMM()
 			VCVTPH2PS(at(scale, 16*half), s)

@@ -406,10 +406,8 @@ func (f *folder512) valueCols(o, left, col, wcol reg.GPVirtual, w int) {
 // tokens adds tokens [lo, hi) to the accumulators, tile by tile.
 func (f *folder512) tokens(acc [][]reg.VecVirtual, col, wcol reg.GPVirtual, mask reg.Register, w int) {
 	t := beginTokens(f.e, f.R, f.a, f.off, f.ahead, col, wcol)
-	for b := 0; b < 16*w*f.e.bytes; b += 64 {
-		prefetch(at(t.next, b))
-	}
-	ADDQ(U32(16*w*f.e.bytes), t.next)
+	bytes := 16 * w * f.e.bytes
+	t.prefetch(bytes)
 	group := w // vectors that share a row's weight
 	if f.e.bytes == 1 {
 		group = 2
@@ -417,7 +415,7 @@ func (f *folder512) tokens(acc [][]reg.VecVirtual, col, wcol reg.GPVirtual, mask
 	for j := 0; j < w; j += group {
 		f.addVectors(acc, t.v, t.p, mask, j, group)
 	}
-	t.end(f.a)
+	t.end(f.e, f.a, bytes)
 }
 
 // addVectors adds vectors [j, j+n) of a token's values, which all rows weigh alike.

@@ -14,6 +14,10 @@ import (
 //	[R]              the block's scale
 const q8QuadWords = 2
 
+// q8BlockBytes is what a block of 32 dimensions takes in half a tile: 16 scales and the codes. The scales
+// lie apart, but to prefetch in address order only the amount matters.
+const q8BlockBytes = 32 + 512
+
 // scoresQ8 leaves p[r][64] = ⟨q_r, k⟩: per block of 32 dimensions an exact integer product with 16-bit
 // queries, then one multiply-add with the scales of key and query.
 func (f *folder512) scoresQ8() {
@@ -62,7 +66,8 @@ func (f *folder512) scoresQ8() {
 	}
 	ADDQ(U8(32), k)
 	ADDQ(U32(512), codes)
-	ADDQ(U32(512), next)
+	prefetch(at(next, 512))
+	ADDQ(U32(q8BlockBytes), next)
 	ADDQ(U32(4*blockWords), q)
 	SUBQ(U8(32), left)
 	JNZ(LabelRef(block))
@@ -86,7 +91,7 @@ func q8ScaleBytes(a reg.GPVirtual) reg.GPVirtual {
 // scaleWeights leaves, after the weights, p[block][r][64] = weight·(the values' scale), so that the values
 // themselves are integers.
 func (f *folder512) scaleWeights() {
-	scaleWeights(f.a, f.off, f.ahead, f.R, func(p, to, scale reg.GPVirtual) {
+	scaleWeights(f.a, f.off, f.R, func(p, to, scale reg.GPVirtual) {
 		s := ZMM()
 		VCVTPH2PS(at(scale, 0), s)
 		for r := range f.R {
@@ -97,28 +102,20 @@ func (f *folder512) scaleWeights() {
 	})
 }
 
-// scaleWeights walks the value scales of a stripe; do handles the 16 of a tile's block. The codes' loops
-// prefetch as much of the next tiles as there are codes; the rest is prefetched here.
-func scaleWeights(a, off, ahead reg.GPVirtual, rows int, do func(p, to, scale reg.GPVirtual)) {
+// scaleWeights walks the value scales of a stripe; do handles the 16 of a tile's block.
+func scaleWeights(a, off reg.GPVirtual, rows int, do func(p, to, scale reg.GPVirtual)) {
 	tile, block := label("tile"), label("scale")
 	p, to, t := arg(a, argP), GP64(), GP64()
 	XORQ(t, t)
 	Label(tile)
-	v, next, left, half := GP64(), GP64(), arg(a, argDim), arg(a, argVOff)
+	v, left := GP64(), arg(a, argDim)
 	MOVQ(Mem{Base: off, Index: t, Scale: 8}, v)
 	ADDQ(at(a, argBase), v)
-	ADDQ(half, v)
-	MOVQ(left, next)
-	SHLQ(U8(4), next)
-	ADDQ(Mem{Base: ahead, Index: t, Scale: 8}, next)
-	ADDQ(at(a, argBase), next)
+	ADDQ(at(a, argVOff), v)
 	LEAQ(at(p, rows*rowBytes), to)
 	Label(block)
-	prefetch(at(next, 0))
-	prefetch(at2(next, half, 0))
 	do(p, to, v)
 	ADDQ(U8(32), v)
-	ADDQ(U8(32), next)
 	ADDQ(U32(rows*rowBytes), to)
 	SUBQ(U8(32), left)
 	JNZ(LabelRef(block))

@@ -38,6 +38,9 @@ func beginTokens(e elem, rows int, a, off, ahead, col, wcol reg.GPVirtual) token
 	if e.bytes == 1 {
 		SUBQ(q8ScaleBytes(a), t.p)
 	}
+	if e.bytes == 1 { // 16 codes, 2 bytes of scales a block, have 17 bytes for every byte of a token
+		ADDQ(t.p, t.next)
+	}
 	SHLQ(U8(4), t.p)
 	ADDQ(t.p, t.next)
 	ADDQ(at(a, argBase), t.v)
@@ -63,12 +66,23 @@ func beginTokens(e elem, rows int, a, off, ahead, col, wcol reg.GPVirtual) token
 	return t
 }
 
-// end closes it.
-func (t tokenLoop) end(a reg.GPVirtual) {
+// prefetch fetches what is bytes of a token more of the next stripe.
+func (t tokenLoop) prefetch(bytes int) {
+	for b := 0; b < bytes; b += 64 {
+		prefetch(at(t.next, b))
+	}
+	ADDQ(U32(bytes), t.next)
+}
+
+// end closes it; bytes is what prefetch was given.
+func (t tokenLoop) end(e elem, a reg.GPVirtual, bytes int) {
 	ADDQ(t.row, t.v)
 	ADDQ(U8(4), t.p)
 	DECQ(t.left)
 	JNZ(LabelRef(t.token))
+	if e.bytes == 1 {
+		t.prefetch(bytes) // the seventeenth
+	}
 	CMPQ(t.count, at(a, argHi))
 	JL(LabelRef(t.tile))
 }
