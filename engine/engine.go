@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/flashdecode/flashdecode/kvcache"
 	"github.com/flashdecode/flashdecode/ops"
@@ -149,11 +150,41 @@ func (e *Engine) loop() {
 			e.publish()
 		case !e.changed:
 			e.publish() // sequences that were dropped run no more
-			<-e.wake
+			e.sleep()
 		}
 	}
 	e.finishAll(ErrClosed)
 	e.publish()
+}
+
+// restAfter is how long nothing is asked of an engine before it gives free pages back to the system. The next sequence
+// pays for getting them again, so it is longer than the pause between two requests of a busy caller.
+const restAfter = 500 * time.Millisecond
+
+// sleep waits for a signal.
+func (e *Engine) sleep() {
+	if len(e.running)+len(e.waiting) == 0 {
+		timer := time.NewTimer(restAfter)
+		defer timer.Stop()
+		select {
+		case <-e.wake:
+			return
+		case <-timer.C:
+			e.giveBack()
+		}
+	}
+	<-e.wake
+}
+
+// giveBack returns the memory of all free pages to the system. Cached ones keep theirs.
+func (e *Engine) giveBack() {
+	var pages []int32
+	e.pool.EachFree(func(page int32, n int) {
+		for i := range int32(n) {
+			pages = append(pages, page+i)
+		}
+	})
+	_ = e.kv.Release(pages) // a system that refuses keeps the memory, and that is all
 }
 
 // receive moves submitted sequences to the queue; false means that the engine closes.

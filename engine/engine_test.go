@@ -140,6 +140,30 @@ func TestFlatCache(t *testing.T) {
 	}
 }
 
+// TestFreePagesAreGivenBack: an engine that has had nothing to do for a while keeps the memory of cached pages only,
+// and sequences go on from what is cached.
+func TestFreePagesAreGivenBack(t *testing.T) {
+	f := newFake(100, 4)
+	e := start(t, f, nil)
+	p := prompt(1, 50)
+	first := collect(submit(t, e, p, 10))
+	for deadline := time.Now().Add(20 * time.Second); f.released.Load() == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("nothing was given back")
+		}
+	}
+	if n, free := f.released.Load(), e.Stats().Cache.Free; n != int64(free) || n > 100-12 {
+		t.Errorf("%d pages were given back, %d are free", n, free)
+	}
+	if again := collect(submit(t, e, p, 10)); !slices.Equal(again, first) {
+		t.Errorf("afterwards %v, before %v", again, first)
+	}
+	if e.Stats().Cache.HitTokens == 0 {
+		t.Error("the cache had nothing: the test shows nothing")
+	}
+	checkIdle(t, e)
+}
+
 func TestStopToken(t *testing.T) {
 	f := newFake(100, 4)
 	e := start(t, f, nil)

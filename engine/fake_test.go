@@ -13,12 +13,13 @@ const fakeVocab = 97
 // fake is a model whose next token is a function of the whole history as it finds it in the pages of the cache: if
 // the engine mixes up a page, a position or a prefix, the text changes.
 type fake struct {
-	layout ops.KVLayout
-	slots  []int32 // [pages·pageSize] the token stored there, -1: nothing
-	steps  atomic.Int64
-	most   int           // most rows of a step seen
-	fail   error         // what Forward returns, if anything
-	gate   chan struct{} // a receive before each step, if not nil
+	layout   ops.KVLayout
+	slots    []int32 // [pages·pageSize] the token stored there, -1: nothing
+	steps    atomic.Int64
+	released atomic.Int64  // pages that the last Release gave back
+	most     int           // most rows of a step seen
+	fail     error         // what Forward returns, if anything
+	gate     chan struct{} // a receive before each step, if not nil
 }
 
 func newFake(pages, pageSize int) *fake {
@@ -30,10 +31,21 @@ func newFake(pages, pageSize int) *fake {
 	return f
 }
 
-func (f *fake) Layout() ops.KVLayout  { return f.layout }
-func (f *fake) PageBytes() int64      { return 1 }
-func (f *fake) Release([]int32) error { return nil }
-func (f *fake) Close() error          { return nil }
+func (f *fake) Layout() ops.KVLayout { return f.layout }
+func (f *fake) PageBytes() int64     { return 1 }
+func (f *fake) Close() error         { return nil }
+
+// Release loses the contents of the pages.
+func (f *fake) Release(pages []int32) error {
+	n := int32(f.layout.PageSize)
+	for _, p := range pages {
+		for i := p * n; i < (p+1)*n; i++ {
+			f.slots[i] = -1
+		}
+	}
+	f.released.Store(int64(len(pages)))
+	return nil
+}
 
 func (f *fake) CopyPage(dst, src int32) error {
 	n := int32(f.layout.PageSize)

@@ -152,8 +152,7 @@ func TestRealFloat32(t *testing.T) {
 	for name, file := range realFiles {
 		t.Run(name, func(t *testing.T) {
 			var golden struct{ Prompts []realPrompt }
-			path := testkit.Model(t, file)
-			_ = path
+			testkit.Model(t, file) // skips without it
 			readReal(t, name+".json", &golden)
 			be, err := cpu.New(cpu.Options{})
 			if err != nil {

@@ -47,7 +47,7 @@ func (b *Backend) NewKV(l ops.KVLayout) (ops.KV, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cpu: cache: %w", err)
 	}
-	c := &kv{layout: l, kernels: kvdot.New(b.level, tile), tileBytes: tile.TileBytes}
+	c := &kv{layout: l, kernels: kvdot.New(b.level, tile), tileBytes: tile.TileBytes, written: make([]bool, l.Pages)}
 	c.pageTiles = (l.PageSize + tileTokens - 1) / tileTokens
 	page := l.Layers * l.KVHeads * c.pageTiles * c.tileBytes
 	if l.Ranges > 0 {
@@ -66,7 +66,7 @@ func (b *Backend) NewKV(l ops.KVLayout) (ops.KV, error) {
 	if c.region, err = mem.Reserve(int64(extents) * int64(c.extBytes)); err != nil {
 		return nil, fmt.Errorf("cpu: cache of %d pages of %d bytes: %w", l.Pages, page, err)
 	}
-	c.written, c.live = make([]bool, l.Pages), make([]int32, extents)
+	c.live = make([]int32, extents)
 	b.kvs = append(b.kvs, c)
 	return c, nil
 }
@@ -134,8 +134,11 @@ func (c *kv) slot(p seqPages, pos, layer, head int) (tile unsafe.Pointer, slot i
 
 // touch notes that a page is about to be written.
 func (c *kv) touch(page int32) {
-	if c.flat == nil && !c.written[page] {
-		c.written[page] = true
+	if c.written[page] {
+		return
+	}
+	c.written[page] = true
+	if c.flat == nil {
 		c.live[int(page)>>c.extShift]++
 	}
 }
@@ -147,11 +150,11 @@ func (c *kv) CopyPage(dst, src int32) error {
 			return fmt.Errorf("cpu: copy of page %d to %d in a cache of %d", src, dst, c.layout.Pages)
 		}
 	}
+	c.touch(dst)
 	if c.flat != nil {
 		c.flat.copyPage(dst, src)
 		return nil
 	}
-	c.touch(dst)
 	n := int64(c.pageTiles * c.tileBytes)
 	for run := range c.layout.Layers * c.layout.KVHeads {
 		d, s := c.pageOffset(dst, run), c.pageOffset(src, run)
@@ -166,16 +169,16 @@ func (c *kv) Release(pages []int32) error {
 		if p < 0 || int(p) >= c.layout.Pages {
 			return fmt.Errorf("cpu: release of page %d in a cache of %d", p, c.layout.Pages)
 		}
+		if !c.written[p] {
+			continue
+		}
+		c.written[p] = false
 		if c.flat != nil {
 			if err := c.flat.arena.Discard(p, 1); err != nil {
 				return err
 			}
 			continue
 		}
-		if !c.written[p] {
-			continue
-		}
-		c.written[p] = false
 		ext := int(p) >> c.extShift
 		if c.live[ext]--; c.live[ext] == 0 {
 			if err := c.region.Discard(ext*c.extBytes, c.extBytes); err != nil {

@@ -1,0 +1,71 @@
+//go:build linux || darwin
+
+package flashdecode_test
+
+import (
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flashdecode/flashdecode"
+)
+
+// processorTime is what this process has used of all processors.
+func processorTime(t *testing.T) time.Duration {
+	t.Helper()
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// TestIdle: 50 ms after its last step a model uses no processor, open, between streams, and with a stream that nobody
+// reads. A worker that spun would use all of the 200 ms; the bound is far below and far above what the runtime's own
+// goroutines take, and one quiet interval of several is enough.
+func TestIdle(t *testing.T) {
+	m := embedded(t, flashdecode.Threads(4))
+	quiet := func(what string) {
+		t.Helper()
+		least := time.Hour
+		for range 5 {
+			time.Sleep(50 * time.Millisecond)
+			before := processorTime(t)
+			time.Sleep(200 * time.Millisecond)
+			if least = min(least, processorTime(t)-before); least < 10*time.Millisecond {
+				return
+			}
+		}
+		t.Errorf("%s: %v of processor time in 200 ms", what, least)
+	}
+	quiet("opened")
+	if _, err := generate(m, []int32{300, 301}, flashdecode.MaxTokens(10)); err != nil {
+		t.Fatal(err)
+	}
+	quiet("after a stream")
+	n := 0
+	for range m.GenerateTokens(t.Context(), []int32{300, 301}, flashdecode.IgnoreEnd()) {
+		if n++; n == 2 {
+			wantFull(t, m)
+			quiet("with a reader that stands still")
+			break
+		}
+	}
+	quiet("after leaving a stream")
+}
+
+// wantFull waits until the engine takes no more steps because its only stream is full.
+func wantFull(t *testing.T, m *flashdecode.Model) {
+	t.Helper()
+	for deadline := time.Now().Add(60 * time.Second); ; {
+		before := m.Stats().Steps
+		time.Sleep(100 * time.Millisecond)
+		if m.Stats().Steps == before {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the engine goes on for a reader that stands still")
+		}
+	}
+}
