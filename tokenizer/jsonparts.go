@@ -203,7 +203,7 @@ func metaspacePrefix(p *jsonPart) (prefixMode, error) {
 		}
 		return prefixAlways, nil
 	}
-	return prefixNever, fmt.Errorf("Metaspace prepend_scheme %q %w", p.PrependScheme, ErrUnsupported)
+	return prefixNever, fmt.Errorf("prepend_scheme %q of Metaspace %w", p.PrependScheme, ErrUnsupported)
 }
 
 // splitStage recognises a Split by its pattern.

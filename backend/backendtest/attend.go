@@ -24,7 +24,6 @@ type scene struct {
 	rope    *ops.Rope
 	policy  plan.Policy
 	scatter int // pages of a sequence are that many numbers apart
-	chunk   int // tokens of a step while filling; 0: all
 }
 
 // noPage stands in the entries of a table that are past its tokens.

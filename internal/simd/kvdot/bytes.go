@@ -12,9 +12,6 @@ func u16At(b []byte, i int) uint16     { return binary.LittleEndian.Uint16(b[2*i
 func putU16(b []byte, i int, x uint16) { binary.LittleEndian.PutUint16(b[2*i:], x) }
 
 func f32At(b []byte, i int) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:])) }
-func putF32(b []byte, i int, x float32) {
-	binary.LittleEndian.PutUint32(b[4*i:], math.Float32bits(x))
-}
 
 // alignedFloats returns n zeros whose first lies at a multiple of 64 bytes. Go's heap does not move objects.
 func alignedFloats(n int) []float32 {

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -60,24 +61,19 @@ func benchMemory(b *testing.B, k *Kernels, typ quant.Type, packed bool, mb, rows
 	y := make([]float32, rows)
 	each := func(f func(part int)) time.Duration { // like a parallel region, without its start in the time
 		var ready, done sync.WaitGroup
-		start := make(chan struct{})
+		var start atomic.Bool // spun on: waking a goroutine would be in the time
 		ready.Add(threads - 1)
 		for p := 1; p < threads; p++ {
 			done.Go(func() {
 				ready.Done()
-				for {
-					select {
-					case <-start:
-						f(p)
-						return
-					default:
-					}
+				for !start.Load() {
 				}
+				f(p)
 			})
 		}
 		ready.Wait()
 		t := time.Now()
-		close(start)
+		start.Store(true)
 		f(0)
 		done.Wait()
 		return time.Since(t)
