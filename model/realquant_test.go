@@ -85,8 +85,9 @@ func TestRealQuantised(t *testing.T) {
 }
 
 // TestRealPerplexity computes llama.cpp's perplexity: windows of 512 tokens, of which the last 255 are predicted. The
-// float32 model's is the truth; llama.cpp's settings lie 0.1 to 0.6 % beside it and as far from each other, so what
-// is asked is 0.1 % of the nearest of the three.
+// float32 model's is the truth. llama.cpp's two settings (flash attention on and off) lie 0.3 to 0.6 % above it and up
+// to 0.2 % from each other, so agreement with either says less than this: to be no further from the truth than the
+// better of the two.
 func TestRealPerplexity(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short")
@@ -107,13 +108,15 @@ func TestRealPerplexity(t *testing.T) {
 				ids = append([]int32{*l.Perplexity.BOS}, ids...)
 			}
 			got := math.Exp(windowsNLL(t, &r, ids, &l))
-			nearest := math.Inf(1)
-			for _, want := range l.Perplexity.BySetting {
-				nearest = min(nearest, math.Abs(got-want)/want)
+			truth, bar := l.Perplexity.BySetting["float32"], math.Inf(1)
+			for setting, p := range l.Perplexity.BySetting {
+				if setting != "float32" {
+					bar = min(bar, math.Abs(p-truth))
+				}
 			}
-			t.Logf("perplexity %.4f, by setting %v: %.3f %% from the nearest", got, l.Perplexity.BySetting, 100*nearest)
-			if !(nearest <= 1e-3) {
-				t.Errorf("perplexity %.4f is %.2f %% from the nearest of %v", got, 100*nearest, l.Perplexity.BySetting)
+			t.Logf("perplexity %.4f, by setting %v", got, l.Perplexity.BySetting)
+			if !(math.Abs(got-truth) <= bar) || truth == 0 {
+				t.Errorf("perplexity %.4f is %.4f from float32's %.4f, llama.cpp's %.4f", got, math.Abs(got-truth), truth, bar)
 			}
 		})
 	}
