@@ -183,6 +183,9 @@ func raggedStep(qLens, kvLens []int, pageSize int, policy plan.Policy) (*ops.Bat
 
 // TestForwardAllocatesNothing: neither a decode step nor a ragged one, once the buffers have grown, under any policy.
 func TestForwardAllocatesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short: the race detector allocates by itself")
+	}
 	for _, name := range []string{"llama", "gemma3", "qwen2"} {
 		for _, fileOrder := range []bool{false, true} {
 			for _, policy := range []plan.Policy{{}, plan.Fixed(32), {Mode: plan.ModeNone}} {
