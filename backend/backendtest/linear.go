@@ -50,7 +50,7 @@ func testLinear(t *testing.T, o Options) {
 	for _, typ := range allTypes {
 		for _, m := range []int{1, 2, 3, 5, 8, 9, 16, 33} {
 			for _, s := range []struct{ n, k int }{{1, 256}, {17, 256}, {48, 512}, {100, 768}, {33, 36}} {
-				if s.k%typ.BlockSize() != 0 {
+				if s.k%typ.BlockSize() != 0 || testing.Short() && (m+s.n)%3 != 0 {
 					continue
 				}
 				p := newPair(t, o)
