@@ -85,9 +85,10 @@ func Merge(dst *State, src State) {
 	m := max(dst.M, src.M)
 	a, b := exp(dst.M-m), exp(src.M-m)
 	dst.M = m
-	dst.L = a*dst.L + b*src.L
+	// The conversions forbid fused multiply-adds, which would round only one of the products: a⊕b must equal b⊕a.
+	dst.L = float32(a*dst.L) + float32(b*src.L)
 	for i, x := range src.O {
-		dst.O[i] = a*dst.O[i] + b*x
+		dst.O[i] = float32(a*dst.O[i]) + float32(b*x)
 	}
 }
 
