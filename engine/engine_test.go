@@ -74,6 +74,7 @@ func TestStreams(t *testing.T) {
 		for _, noCache := range []bool{false, true} {
 			t.Run(fmt.Sprintf("pages=%d/noprefix=%v", pages, noCache), func(t *testing.T) {
 				f := newFake(pages, 4)
+				f.gate = make(chan struct{}) // no step before all are submitted, or they would not meet
 				e := start(t, f, func(o *Options) { o.NoPrefixCache = noCache })
 				var wg sync.WaitGroup
 				for i := range 24 {
@@ -89,6 +90,7 @@ func TestStreams(t *testing.T) {
 						}
 					})
 				}
+				close(f.gate)
 				wg.Wait()
 				st := e.Stats()
 				if pages == 30 && st.Preemptions == 0 {
@@ -109,6 +111,7 @@ func TestStreams(t *testing.T) {
 // TestFlatCache runs sequences that preempt each other and share prefixes over a flat cache.
 func TestFlatCache(t *testing.T) {
 	f := newFlatFake(40, 4, 6, 50)
+	f.gate = make(chan struct{}) // no step before all are submitted, or they would not meet
 	e, err := New(f, f, Options{Vocab: fakeVocab, Context: 200, MaxRows: 24, MaxSeqs: 6})
 	if err != nil {
 		t.Fatal(err)
@@ -123,6 +126,7 @@ func TestFlatCache(t *testing.T) {
 			}
 		})
 	}
+	close(f.gate)
 	wg.Wait()
 	if e.Stats().Preemptions == 0 {
 		t.Error("nobody was preempted: the test shows nothing")
