@@ -15,8 +15,9 @@ import (
 // Token is one generated token.
 type Token struct {
 	ID      int32
-	Text    string  // the text that has become certain with this token; empty while a character is incomplete
-	LogProb float32 // natural log of the model's probability, if Sampling asks for LogProbs
+	Text    string    // the text that has become certain with this token; empty while a character is incomplete
+	LogProb float32   // natural log of the model's probability, if Sampling asks for LogProbs
+	Time    time.Time // when it was chosen
 }
 
 // Message is one turn of a conversation.
@@ -162,7 +163,7 @@ func (m *Model) deliver(s *engine.Stream, g *generation, yield func(Token, error
 		r.Tokens++
 		piece, stopped := text.next(t.ID)
 		switch {
-		case !yield(Token{t.ID, piece, t.LogProb}, nil):
+		case !yield(Token{t.ID, piece, t.LogProb, t.Time}, nil):
 			r.Reason = engine.Cancelled.String()
 			return r
 		case stopped:

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -148,6 +149,9 @@ func (e *Engine) loop() {
 		case e.schedule():
 			e.step()
 			e.publish()
+			// The backend's workers spin on all processors, so without this readers would wait for the scheduler to
+			// preempt somebody, and tokens arrive in bursts of 10 ms.
+			runtime.Gosched()
 		case !e.changed:
 			e.publish() // sequences that were dropped run no more
 			e.sleep()
@@ -259,7 +263,7 @@ func (e *Engine) sampleNext(s *sequence, logits []float32) {
 	}
 	s.sampler.Observe(id)
 	s.tokens = append(s.tokens, id)
-	s.stream.tokens <- Token{ID: id, LogProb: s.sampler.LogProb(), Index: s.generated() - 1} // schedule made sure of the room
+	s.stream.tokens <- Token{ID: id, LogProb: s.sampler.LogProb(), Index: s.generated() - 1, Time: time.Now()} // schedule made sure of the room
 	e.count(&e.stats.Decoded, 1)
 	switch {
 	case s.generated() < s.limit:

@@ -47,8 +47,9 @@ func (r Reason) String() string { return reasonNames[r] }
 // Token is one generated token.
 type Token struct {
 	ID      int32
-	LogProb float32 // natural log of the model's probability, if Params.LogProbs asks for it
-	Index   int     // number of tokens generated before it
+	LogProb float32   // natural log of the model's probability, if Params.LogProbs asks for it
+	Index   int       // number of tokens generated before it
+	Time    time.Time // when it was chosen: a reader may see it later
 }
 
 // Stream delivers the tokens of one request.

@@ -67,6 +67,9 @@ whatever else the machine does meets both alike, and "× first" is the median of
 	return cmd
 }
 
+// mostBenchTokens bounds a prompt, a depth and a generation: a million tokens, the longest context that is meant.
+const mostBenchTokens = 1 << 20
+
 // tests reads the flags' lists.
 func (f *benchFlags) tests() (t bench.Tests, err error) {
 	if t.Prompt, err = parseList("prompt", f.prompt); err != nil {
@@ -87,8 +90,10 @@ func (f *benchFlags) tests() (t bench.Tests, err error) {
 		return t, usagef("--reps is %d: want at least 1", f.reps)
 	case f.ubatch < 1 || f.ubatch > 1<<16:
 		return t, usagef("--ubatch is %d: want 1 to 65536", f.ubatch)
-	case f.threads < 0:
-		return t, usagef("--threads is %d: want at least 1", f.threads)
+	case checkThreads(f.threads) != nil:
+		return t, checkThreads(f.threads)
+	case slices.Max(slices.Concat(t.Prompt, t.Gen, t.Depths, []int{0})) > mostBenchTokens:
+		return t, usagef("--prompt, --gen and --depth go up to %d tokens", mostBenchTokens)
 	case len(f.batch) == 0 || slices.Min(f.batch) < 1 || slices.Max(f.batch) > f.ubatch:
 		return t, usagef("--batch is %v: want 1 to %d (--ubatch) sequences", f.batch, f.ubatch)
 	case len(t.Depths) == 0:

@@ -76,8 +76,8 @@ func (f *benchFlags) attention() (tests []bench.AttentionTest, err error) {
 		return nil, usagef("--output: %q is not one of md, json, jsonl", f.output)
 	case f.reps < 1:
 		return nil, usagef("--reps is %d: want at least 1", f.reps)
-	case f.threads < 0:
-		return nil, usagef("--threads is %d: want at least 1", f.threads)
+	case checkThreads(f.threads) != nil:
+		return nil, checkThreads(f.threads)
 	case f.footprint < 0 || f.footprint > 1<<20:
 		return nil, usagef("--footprint is %d: want 0 to %d megabytes", f.footprint, 1<<20)
 	}

@@ -24,6 +24,7 @@ type generation struct {
 	json    bool
 	sampled bool
 	seed    uint64
+	lead    string // shown on standard error before the first token
 
 	start, first, last time.Time
 	tokens             int
@@ -102,9 +103,10 @@ func (g *generation) receive(ctx context.Context, events <-chan event) error {
 
 func (g *generation) write(t flashdecode.Token) error {
 	if t.ID >= 0 {
-		g.last = time.Now()
+		g.last = t.Time
 		if g.tokens++; g.tokens == 1 {
 			g.first = g.last
+			fmt.Fprint(g.app.err, g.lead)
 		}
 	}
 	if g.json {

@@ -87,8 +87,8 @@ which it says why. Without a path it shows the embedded model.`,
   flashdecode inspect ./model-directory --json`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if ctx < 0 {
-				return usagef("--ctx is %d: want at least 0", ctx)
+			if ctx < 0 || ctx > mostTokens {
+				return usagef("--ctx is %d: want 0 to %d", ctx, mostTokens)
 			}
 			path := ""
 			if len(args) > 0 {

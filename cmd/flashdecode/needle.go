@@ -107,17 +107,20 @@ func (a *app) runNeedle(ctx context.Context, f *runFlags) (err error) {
 
 // needlePrompt writes the prompt and checks that the context has room for it and an answer.
 func needlePrompt(f *runFlags, vocab *tokenizer.Tokenizer, context int) (tiny.Needle, []int32, error) {
+	if f.ctx > 0 {
+		context = f.ctx
+	}
+	if f.needle > context { // before a prompt of that length is written
+		return tiny.Needle{}, nil, usagef("--needle is %d: the context has %d tokens", f.needle, context)
+	}
 	count := func(text string) int { return len(vocab.Encode(nil, text, tokenizer.EncodeOptions{})) }
 	n, err := tiny.NewNeedle(f.needle, f.params.Seed, count)
 	if err != nil {
 		return n, nil, badFlag("needle", errors.New(strings.TrimPrefix(err.Error(), "tiny: ")))
 	}
 	prompt := vocab.Encode(nil, n.Prompt, tokenizer.EncodeOptions{AddSpecial: true})
-	if f.ctx > 0 {
-		context = f.ctx
-	}
 	if len(prompt)+needleAnswer > context {
-		return n, nil, fmt.Errorf("a fact %d tokens back takes a prompt of %d tokens and %d for the answer: the context has %d",
+		return n, nil, fmt.Errorf("--needle: a fact %d tokens back takes a prompt of %d tokens and %d for the answer: the context has %d",
 			f.needle, len(prompt), needleAnswer, context)
 	}
 	return n, prompt, nil

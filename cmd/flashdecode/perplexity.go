@@ -48,8 +48,13 @@ func (a *app) perplexity(ctx context.Context, f *perplexityFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	if f.ctx < 4 || f.chunks < 0 {
-		return usagef("--ctx is %d and --chunks %d: want at least 4 and 0", f.ctx, f.chunks)
+	switch {
+	case f.ctx < 4 || f.ctx > mostTokens:
+		return usagef("--ctx is %d: want 4 to %d", f.ctx, mostTokens)
+	case f.chunks < 0 || f.chunks == 1:
+		return usagef("--chunks is %d: want at least 2 (0: all)", f.chunks)
+	case checkThreads(f.threads) != nil:
+		return checkThreads(f.threads)
 	}
 	text, err := a.input(f.file, nil)
 	if err != nil {
@@ -65,8 +70,8 @@ func (a *app) perplexity(ctx context.Context, f *perplexityFlags) (err error) {
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
 	tokens := vocab.Encode(nil, strings.TrimSuffix(text, "\n"), tokenizer.EncodeOptions{AddSpecial: true})
-	if f.chunks > 0 && f.chunks*f.ctx < len(tokens) {
-		tokens = tokens[:max(f.chunks, 2)*f.ctx]
+	if f.chunks > 0 && f.chunks <= len(tokens)/f.ctx {
+		tokens = tokens[:f.chunks*f.ctx]
 	}
 	r, err := bench.NewRunner(src, bench.Options{Threads: f.threads, MaxLogits: bench.PerplexityLogits, Float32: f.f32})
 	if err != nil {

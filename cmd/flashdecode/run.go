@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 
 	"github.com/flashdecode/flashdecode"
@@ -37,6 +38,14 @@ func modelFlag(fs *pflag.FlagSet, path *string) {
 
 func threadsFlag(fs *pflag.FlagSet, n *int) {
 	fs.IntVarP(n, "threads", "t", 0, "threads that compute (default: all processors)")
+}
+
+// checkThreads refuses more threads than processors: they would spin against each other, and steps take seconds.
+func checkThreads(n int) error {
+	if most := runtime.NumCPU(); n < 0 || n > most {
+		return usagef("--threads is %d: want 1 to %d, the processors of this machine (0: all)", n, most)
+	}
+	return nil
 }
 
 // open opens the model, the embedded one without a path.
@@ -142,6 +151,8 @@ func (f *runFlags) check(fs *pflag.FlagSet) error {
 		return usagef("--max-tokens is %d: want at least 0 (0: until the model ends)", f.maxTokens)
 	case fs.Changed("needle") && f.needle < 1:
 		return usagef("--needle is %d: want a number of tokens", f.needle)
+	case checkThreads(f.threads) != nil:
+		return checkThreads(f.threads)
 	case f.chat && f.raw:
 		return usagef("--chat and --raw exclude each other")
 	case f.needle > 0 && (f.file != "" || f.chat || f.raw || f.system != ""):
@@ -180,9 +191,11 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, args []string) error {
 	demo := prompt == ""
 	if demo {
 		prompt = tiny.StoryPrompt
-		fmt.Fprint(a.err, prompt)
 	}
 	g := &generation{app: a, model: m, json: f.json, sampled: f.params.Temperature > 0, seed: f.params.Seed}
+	if demo {
+		g.lead = prompt
+	}
 	err = g.run(cmd.Context(), f.source(m, prompt, demo))
 	if errors.Is(err, errInterrupted) {
 		go m.Close() // the step under way may take long, and nobody waits for it
