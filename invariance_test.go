@@ -64,6 +64,14 @@ func sameTokens(t *testing.T, what string, got, want []flashdecode.Token) {
 	}
 }
 
+// levels are the instruction sets to test: in short mode, under the race detector, only the strongest.
+func levels() []simd.Level {
+	if testing.Short() {
+		return []simd.Level{simd.Detect()}
+	}
+	return simd.Levels()
+}
+
 // samplings are the ways to choose tokens that must reproduce: with every filter and penalty that reads other state.
 func samplings() map[string]sample.Params {
 	greedy, seeded := sample.Greedy(), sample.Default()
@@ -130,7 +138,7 @@ func (s *scene) beside(t *testing.T, what string, m *flashdecode.Model) {
 // batch, however its prompt is cut into steps, on any number of threads, after a preemption and with a prefix from the
 // cache.
 func TestBatchInvariance(t *testing.T) {
-	for _, level := range simd.Levels() {
+	for _, level := range levels() {
 		for _, repack := range []string{"on", "off"} {
 			t.Run(fmt.Sprintf("%v/repack=%s", level, repack), func(t *testing.T) {
 				s := scene{

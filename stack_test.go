@@ -104,7 +104,7 @@ func requests(rng *rand.Rand, n int) []engine.Request {
 // the cache, yield the same bits as each alone on a cache of its own.
 func TestStackInvariance(t *testing.T) {
 	for i, name := range []string{"llama", "mistral", "qwen2", "qwen3", "gemma3"} {
-		for _, level := range simd.Levels() {
+		for _, level := range levels() {
 			for _, kvType := range []quant.Type{quant.F16, quant.F32} {
 				if level == simd.Generic && kvType != quant.F16 {
 					continue // slow
