@@ -43,18 +43,23 @@ begun with the model's first token if it has one, and the second half of each sc
 	return cmd
 }
 
-func (a *app) perplexity(ctx context.Context, f *perplexityFlags) (err error) {
-	kv, err := kvType(f.kv)
-	if err != nil {
-		return err
-	}
+func (f *perplexityFlags) check() error {
 	switch {
 	case f.ctx < 4 || f.ctx > mostTokens:
 		return usagef("--ctx is %d: want 4 to %d", f.ctx, mostTokens)
 	case f.chunks < 0 || f.chunks == 1:
 		return usagef("--chunks is %d: want at least 2 (0: all)", f.chunks)
-	case checkThreads(f.threads) != nil:
-		return checkThreads(f.threads)
+	}
+	return checkThreads(f.threads)
+}
+
+func (a *app) perplexity(ctx context.Context, f *perplexityFlags) (err error) {
+	kv, err := kvType(f.kv)
+	if err != nil {
+		return err
+	}
+	if err := f.check(); err != nil {
+		return err
 	}
 	text, err := a.input(f.file, nil)
 	if err != nil {
