@@ -144,9 +144,10 @@ func (l *loader) attention() {
 	c := &m.Config
 	for i := range m.attn {
 		m.attn[i] = &ops.Attention{Scale: c.AttnScale, Softcap: c.AttnSoftcap}
-		m.ropes[i] = &ops.Rope{InvFreq: c.Rope.InvFreq(), Interleaved: c.Rope.Interleaved}
 	}
 	m.attn[1].Window = c.Window
+	m.ropes[0] = &ops.Rope{InvFreq: c.Rope.InvFreq(), Interleaved: c.Rope.Interleaved}
+	m.ropes[1] = m.ropes[0] // one table of angles a step, unless windowed layers turn otherwise
 	if r := c.WindowedRope; r != nil {
 		m.ropes[1] = &ops.Rope{InvFreq: r.InvFreq(), Interleaved: r.Interleaved}
 	}
@@ -172,9 +173,6 @@ func (l *loader) ropeFactors(r *ops.Rope) {
 			return
 		}
 		r.InvFreq[i] /= f[i]
-	}
-	if l.m.windowed(0) || l.m.WindowedRope == nil {
-		l.m.ropes[1].InvFreq = r.InvFreq
 	}
 }
 
