@@ -121,12 +121,8 @@ func (t *attendTask) plan(w *work) error {
 	if err := t.planner.Plan(&w.plan, shape, t.seqs, t.limits, batch.Policy); err != nil {
 		return fmt.Errorf("cpu: %w", err)
 	}
-	if n := len(w.plan.Merges); len(w.pending) < n {
-		w.pending = make([]atomic.Int32, n)
-	}
-	if n := w.plan.States * stateLen(l.HeadDim); len(w.states) < n {
-		w.states = make([]float32, n)
-	}
+	grow(&w.pending, len(w.plan.Merges))
+	grow(&w.states, w.plan.States*stateLen(l.HeadDim))
 	return nil
 }
 
@@ -149,12 +145,16 @@ func (w *work) addBlocks(seq, q, heads, kvLen, tokens int) {
 }
 
 func (s *foldScratch) size(rows, dim int) {
-	if len(s.q) < rows*dim {
-		s.q = make([]float32, rows*dim)
-		s.state = make([]float32, rows*stateLen(dim))
-	}
-	if len(s.lo) < rows {
-		s.lo, s.hi = make([]int32, rows), make([]int32, rows)
+	grow(&s.q, rows*dim)
+	grow(&s.state, rows*stateLen(dim))
+	grow(&s.lo, rows)
+	grow(&s.hi, rows)
+}
+
+// grow makes s at least n long. What it held is lost.
+func grow[T any](s *[]T, n int) {
+	if len(*s) < n {
+		*s = make([]T, n)
 	}
 }
 

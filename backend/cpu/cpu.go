@@ -12,7 +12,6 @@ import (
 	"github.com/flashdecode/flashdecode/internal/simd/vec"
 	"github.com/flashdecode/flashdecode/ops"
 	"github.com/flashdecode/flashdecode/plan"
-	"github.com/flashdecode/flashdecode/weights/quant"
 )
 
 // Options are the choices of New. The zero value is the fastest.
@@ -39,7 +38,8 @@ type Backend struct {
 	pool  *pool.Pool
 
 	batch *ops.Batch
-	step  uint64 // number of the step, which tells what belongs to an older one
+	seqOf []int32 // [rows] the sequence that a row of the batch belongs to
+	step  uint64  // number of the step, which tells what belongs to an older one
 	err   error
 
 	acts    qgemm.Acts
@@ -83,7 +83,7 @@ func (b *Backend) Limits() ops.Limits {
 	return ops.Limits{
 		Name:    fmt.Sprintf("cpu/%v, %d threads", b.level, b.pool.Workers()),
 		Plan:    plan.CPU(b.pool.Workers()),
-		KVTypes: []quant.Type{quant.F16, quant.BF16, quant.F32, quant.Q8_0},
+		KVTypes: ops.KVTypes(),
 	}
 }
 
@@ -115,6 +115,12 @@ func (b *Backend) Begin(batch *ops.Batch) error {
 		return errors.New("cpu: step on a closed backend")
 	}
 	b.batch, b.err = batch, nil
+	b.seqOf = b.seqOf[:0]
+	for s := range batch.Seqs() {
+		for range batch.QLen(s) {
+			b.seqOf = append(b.seqOf, int32(s))
+		}
+	}
 	b.step++
 	b.pool.Begin()
 	return nil

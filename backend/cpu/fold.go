@@ -76,9 +76,7 @@ func (t *attendTask) block(s *foldScratch, sp span, state []float32) {
 		t.fold(s, sp, state)
 		return
 	}
-	if len(s.part) < n*stateLen(dim) {
-		s.part = make([]float32, n*stateLen(dim))
-	}
+	grow(&s.part, n*stateLen(dim))
 	for at, end := sp.first/size*size, sp.end; at < end; at += size {
 		sp.first, sp.end = max(sp.first, at), min(at+size, end)
 		empty(s.part, n, dim)

@@ -80,9 +80,7 @@ func (b *Backend) multiply(rows int, ps []ops.Projection) {
 		}
 	}
 	t.starts = append(t.starts, strips)
-	if len(b.sum) < most {
-		b.sum = make([]float32, most)
-	}
+	grow(&b.sum, most)
 	chunks := min(strips, b.chunksFor(bytes*min(rows, 8)))
 	t.chunk = (strips + chunks - 1) / chunks
 	b.pool.Run(b.regions.multiplying, (strips+t.chunk-1)/t.chunk)

@@ -19,13 +19,8 @@ func (b *Backend) RopeAppend(q, k, v ops.Buf, cache ops.KV, layer int, rope *ops
 	if rope != nil {
 		t.table = b.table(rope)
 	}
-	t.seqOf = t.seqOf[:0]
-	for s := range b.batch.Seqs() {
-		table := b.batch.Table(s)
-		for r := b.batch.QIndptr[s]; r < b.batch.QIndptr[s+1]; r++ {
-			t.seqOf = append(t.seqOf, int32(s))
-			c.touch(table[int(b.batch.Positions[r])/c.layout.PageSize])
-		}
+	for r, s := range b.seqOf {
+		c.touch(b.batch.Table(int(s))[int(b.batch.Positions[r])/c.layout.PageSize])
 	}
 	for len(t.scratch) < b.pool.Workers() {
 		t.scratch = append(t.scratch, new(kvdot.Scratch))
@@ -40,7 +35,6 @@ type ropeTask struct {
 	layer   int
 	rope    *ops.Rope
 	table   *ropeTable
-	seqOf   []int32 // [rows] the sequence a row belongs to
 	scratch []*kvdot.Scratch
 }
 
@@ -52,7 +46,7 @@ func (t *ropeTask) Chunk(worker, i int) {
 			t.rotate(t.q.row(r), r)
 			t.rotate(t.k.row(r), r)
 		}
-		pages, pos := t.kv.pages(t.b.batch, int(t.seqOf[r])), int(t.b.batch.Positions[r])
+		pages, pos := t.kv.pages(t.b.batch, int(t.b.seqOf[r])), int(t.b.batch.Positions[r])
 		key, value := t.k.row(r), t.v.row(r)
 		for h := range t.kv.layout.KVHeads {
 			tile, slot := t.kv.slot(pages, pos, t.layer, h)

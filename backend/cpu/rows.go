@@ -25,7 +25,7 @@ type regions struct {
 }
 
 func (r *regions) init(b *Backend) {
-	r.pack.b, r.conv.b, r.mult.b, r.norm.b, r.gate.b, r.rope.b, r.embed.b = b, b, b, b, b, b, b
+	r.pack.b, r.conv.b, r.mult.b, r.rope.b = b, b, b, b // the others are set whole before each run
 	r.packing, r.converting = pool.NewRegion(&r.pack), pool.NewRegion(&r.conv)
 	r.multiplying, r.norming = pool.NewRegion(&r.mult), pool.NewRegion(&r.norm)
 	r.gating, r.roping = pool.NewRegion(&r.gate), pool.NewRegion(&r.rope)
@@ -174,9 +174,8 @@ func (b *Backend) table(rope *ops.Rope) *ropeTable {
 func (t *ropeTable) fill(b *Backend) {
 	t.step = b.step
 	n := len(t.rope.InvFreq)
-	if need := n * b.batch.Rows(); len(t.cos) < need {
-		t.cos, t.sin = make([]float32, need), make([]float32, need)
-	}
+	grow(&t.cos, n*b.batch.Rows())
+	grow(&t.sin, n*b.batch.Rows())
 	scale := 1.0
 	if t.rope.Scale != 0 {
 		scale = float64(t.rope.Scale)
