@@ -5,6 +5,7 @@ import (
 	"runtime"
 
 	"github.com/flashdecode/flashdecode/internal/simd"
+	"github.com/flashdecode/flashdecode/ops"
 	"github.com/flashdecode/flashdecode/plan"
 	"github.com/flashdecode/flashdecode/weights/quant"
 )
@@ -52,8 +53,8 @@ func Context(tokens int) Option {
 // time for some accuracy.
 func KV(format string) Option {
 	return func(c *config) error {
-		t, err := quant.Parse(format)
-		if err != nil || t != quant.F16 && t != quant.BF16 && t != quant.F32 && t != quant.Q8_0 {
+		t, err := ops.ParseKVType(format)
+		if err != nil {
 			return fmt.Errorf("flashdecode: KV format %q is not one of f16, bf16, f32, q8_0", format)
 		}
 		c.kvType = t

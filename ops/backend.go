@@ -1,6 +1,9 @@
 package ops
 
 import (
+	"fmt"
+	"slices"
+
 	"github.com/flashdecode/flashdecode/plan"
 	"github.com/flashdecode/flashdecode/weights/quant"
 )
@@ -90,6 +93,18 @@ type KVLayout struct {
 	// Ranges > 0 asks for flat mode: that many address ranges of RangePages pages each, in which sequences see their
 	// pages one after the other. The KV is then a Binder, and every Batch names the Ranges of its sequences.
 	Ranges, RangePages int
+}
+
+// KVTypes are the number formats a KV cache may have.
+func KVTypes() []quant.Type { return []quant.Type{quant.F16, quant.BF16, quant.F32, quant.Q8_0} }
+
+// ParseKVType returns the format called name, in any case.
+func ParseKVType(name string) (quant.Type, error) {
+	t, err := quant.Parse(name)
+	if err != nil || !slices.Contains(KVTypes(), t) {
+		return 0, fmt.Errorf("ops: KV format %q is not one of f16, bf16, f32, q8_0", name)
+	}
+	return t, nil
 }
 
 // Binder maps pages into the address ranges of a flat KV. Binding takes system calls, so it belongs between steps.

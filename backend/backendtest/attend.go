@@ -11,8 +11,6 @@ import (
 	"github.com/flashdecode/flashdecode/weights/quant"
 )
 
-var kvTypes = []quant.Type{quant.F32, quant.F16, quant.BF16, quant.Q8_0}
-
 // scene is a cache filled with random tokens of a few sequences, and queries for their last ones.
 type scene struct {
 	layout  ops.KVLayout
@@ -167,7 +165,7 @@ func testAttend(t *testing.T, o Options) {
 		{{1}, {1}}, {{16}, {1}}, {{17}, {1}}, {{500}, {1}}, {{300, 1, 33, 64}, {1, 1, 1, 1}},
 		{{40}, {40}}, {{130, 70}, {9, 70}}, {{50, 200}, {1, 65}},
 	}
-	for ti, typ := range kvTypes {
+	for ti, typ := range ops.KVTypes() {
 		for i, l := range lens {
 			for j, sh := range shapes {
 				if o.Few && (ti+i+j)%3 != 0 || testing.Short() && (ti+2*i+j)%4 != 0 {
@@ -211,7 +209,7 @@ func testRope(t *testing.T, o Options) {
 
 // testPoison writes NaN behind the tokens that count, then attends without them.
 func testPoison(t *testing.T, o Options) {
-	for _, typ := range kvTypes {
+	for _, typ := range ops.KVTypes() {
 		for _, n := range []int{1, 15, 16, 17, 63, 100} {
 			c := scene{
 				layout: ops.KVLayout{Layers: 1, KVHeads: 2, HeadDim: 64, Type: typ, PageSize: 32}, qHeads: 6,

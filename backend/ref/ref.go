@@ -49,7 +49,7 @@ func (w *weight) row(r int) []float32 {
 }
 
 func (b *Backend) Limits() ops.Limits {
-	return ops.Limits{Name: "ref", Plan: plan.CPU(1), KVTypes: []quant.Type{quant.F32, quant.F16, quant.BF16, quant.Q8_0}}
+	return ops.Limits{Name: "ref", Plan: plan.CPU(1), KVTypes: ops.KVTypes()}
 }
 
 func (b *Backend) Upload(name string, t quant.Type, rows, cols int, data []byte) (ops.Weight, error) {

@@ -90,8 +90,6 @@ func (f *benchFlags) tests() (t bench.Tests, err error) {
 		return t, usagef("--reps is %d: want at least 1", f.reps)
 	case f.ubatch < 1 || f.ubatch > 1<<16:
 		return t, usagef("--ubatch is %d: want 1 to 65536", f.ubatch)
-	case checkThreads(f.threads) != nil:
-		return t, checkThreads(f.threads)
 	case slices.Max(slices.Concat(t.Prompt, t.Gen, t.Depths, []int{0})) > mostBenchTokens:
 		return t, usagef("--prompt, --gen and --depth go up to %d tokens", mostBenchTokens)
 	case len(f.batch) == 0 || slices.Min(f.batch) < 1 || slices.Max(f.batch) > f.ubatch:
@@ -103,7 +101,7 @@ func (f *benchFlags) tests() (t bench.Tests, err error) {
 	case slices.Max(append(slices.Concat(t.Prompt, t.Gen), 0)) == 0:
 		return t, usagef("nothing to measure: --prompt and --gen are 0")
 	}
-	return t, nil
+	return t, checkThreads(f.threads)
 }
 
 // variants reads --kv and --split.

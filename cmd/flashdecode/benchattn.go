@@ -71,13 +71,14 @@ func (f *benchFlags) attention() (tests []bench.AttentionTest, err error) {
 	if err := f.variants(&kvs, &splits); err != nil {
 		return nil, err
 	}
+	if err := checkThreads(f.threads); err != nil {
+		return nil, err
+	}
 	switch {
 	case f.output != "md" && f.output != "json" && f.output != "jsonl":
 		return nil, usagef("--output: %q is not one of md, json, jsonl", f.output)
 	case f.reps < 1:
 		return nil, usagef("--reps is %d: want at least 1", f.reps)
-	case checkThreads(f.threads) != nil:
-		return nil, checkThreads(f.threads)
 	case f.footprint < 0 || f.footprint > 1<<20:
 		return nil, usagef("--footprint is %d: want 0 to %d megabytes", f.footprint, 1<<20)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/flashdecode/flashdecode"
 	"github.com/flashdecode/flashdecode/model"
 	"github.com/flashdecode/flashdecode/models/tiny"
+	"github.com/flashdecode/flashdecode/ops"
 	"github.com/flashdecode/flashdecode/weights/gguf"
 	"github.com/flashdecode/flashdecode/weights/quant"
 	"github.com/flashdecode/flashdecode/weights/safetensors"
@@ -228,7 +229,7 @@ func (i *inspection) addModel(c model.Config, err error, ctx int) {
 		ctx = c.Context
 	}
 	i.Memory = &memoryNeed{Context: ctx, WeightsBytes: bytes, KVBytes: map[string]int64{}}
-	for _, t := range []quant.Type{quant.F32, quant.F16, quant.BF16, quant.Q8_0} {
+	for _, t := range ops.KVTypes() {
 		if c.HeadDim%t.BlockSize() == 0 {
 			i.Memory.KVBytes[t.String()] = int64(ctx) * int64(c.Layers*c.KVHeads*2*t.RowBytes(c.HeadDim))
 		}

@@ -54,9 +54,9 @@ type needleRun struct {
 
 // runNeedle plants a fact, reads the prompt once, and lets each policy write the answer in turns.
 func (a *app) runNeedle(ctx context.Context, f *runFlags) (err error) {
-	kv, err := quant.Parse(f.kv)
+	kv, err := kvType(f.kv)
 	if err != nil {
-		return badFlag("kv", err)
+		return err
 	}
 	src, err := bench.Open(f.path)
 	if err != nil {

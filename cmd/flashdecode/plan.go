@@ -4,6 +4,7 @@ import (
 	"runtime"
 
 	"github.com/flashdecode/flashdecode/internal/bench"
+	"github.com/flashdecode/flashdecode/ops"
 	"github.com/flashdecode/flashdecode/plan"
 	"github.com/flashdecode/flashdecode/weights/quant"
 	"github.com/spf13/cobra"
@@ -47,8 +48,8 @@ func (s *shapeFlags) shape(kv quant.Type) (plan.Shape, error) {
 
 // kvType reads a format of the KV cache.
 func kvType(name string) (quant.Type, error) {
-	t, err := quant.Parse(name)
-	if err != nil || t != quant.F16 && t != quant.BF16 && t != quant.F32 && t != quant.Q8_0 {
+	t, err := ops.ParseKVType(name)
+	if err != nil {
 		return 0, usagef("--kv: %q is not one of f16, bf16, f32, q8_0", name)
 	}
 	return t, nil

@@ -142,6 +142,9 @@ is set.`,
 }
 
 func (f *runFlags) check(fs *pflag.FlagSet) error {
+	if err := checkThreads(f.threads); err != nil {
+		return err
+	}
 	if err := f.params.Validate(); err != nil {
 		text := strings.Replace(strings.TrimPrefix(err.Error(), "sample: "), "repetition penalty", "repeat-penalty", 1)
 		return usagef("--%s", text)
@@ -151,8 +154,6 @@ func (f *runFlags) check(fs *pflag.FlagSet) error {
 		return usagef("--max-tokens is %d: want at least 0 (0: until the model ends)", f.maxTokens)
 	case fs.Changed("needle") && f.needle < 1:
 		return usagef("--needle is %d: want a number of tokens", f.needle)
-	case checkThreads(f.threads) != nil:
-		return checkThreads(f.threads)
 	case f.chat && f.raw:
 		return usagef("--chat and --raw exclude each other")
 	case f.needle > 0 && (f.file != "" || f.chat || f.raw || f.system != ""):
