@@ -133,13 +133,23 @@ func (a *app) bench(ctx context.Context, f *benchFlags) (err error) {
 	}
 	w, err := bench.NewWriter(a.writer(), f.output)
 	if err != nil {
-		return badFlag("output", errors.New(strings.TrimPrefix(err.Error(), "bench: ")))
+		return badFlag("output", err)
 	}
 	src, err := bench.Open(f.model)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
+	for _, kv := range t.KV {
+		if err := fitsHeads(src, kv); err != nil {
+			return err
+		}
+	}
+	picture, err := openPlot(f.plot)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, picture.close(err)) }()
 	r, err := bench.NewRunner(src, bench.Options{
 		Threads: f.threads, Chunk: f.ubatch, MaxLogits: slices.Max(f.batch), FileOrder: f.repack == "off",
 	})
@@ -161,10 +171,10 @@ func (a *app) bench(ctx context.Context, f *benchFlags) (err error) {
 	if e := w.Close(); err == nil {
 		err = e
 	}
-	if err != nil || f.plot == "" {
+	if err != nil || picture == nil {
 		return err
 	}
-	return a.plot(f.plot, chart(src.Name, all))
+	return a.plot(picture, chart(src.Name, all))
 }
 
 // writer is standard output with errors that say so.
@@ -201,11 +211,44 @@ func chart(name string, all []bench.Result) plot.Chart {
 	return c
 }
 
-func (a *app) plot(path string, c plot.Chart) error {
-	fmt.Fprint(a.err, "\n", c.Text())
-	file, err := os.Create(path)
-	if err != nil {
-		return err
+// plotFile is a picture to be: it is opened before anything is measured, because measuring may take an hour.
+type plotFile struct {
+	file    *os.File
+	old     bool // there was a file of that name
+	regular bool // and not a device or a pipe
+}
+
+// openPlot opens path without touching what is there; "" is no picture.
+func openPlot(path string) (*plotFile, error) {
+	if path == "" {
+		return nil, nil
 	}
-	return errors.Join(c.SVG(file), file.Close())
+	info, err := os.Stat(path)
+	p := &plotFile{old: err == nil, regular: err != nil || info.Mode().IsRegular()}
+	if p.file, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o666); err != nil {
+		return nil, badFlag("plot", err)
+	}
+	return p, nil
+}
+
+// close removes a file that is new and was not drawn because of err.
+func (p *plotFile) close(err error) error {
+	if p == nil {
+		return nil
+	}
+	closed := p.file.Close()
+	if err != nil && !p.old {
+		closed = errors.Join(closed, os.Remove(p.file.Name()))
+	}
+	return closed
+}
+
+func (a *app) plot(p *plotFile, c plot.Chart) error {
+	fmt.Fprint(a.err, "\n", c.Text())
+	if p.regular {
+		if err := p.file.Truncate(0); err != nil {
+			return err
+		}
+	}
+	return c.SVG(p.file)
 }

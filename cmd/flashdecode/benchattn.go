@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -64,6 +65,9 @@ func (a *app) benchAttn(ctx context.Context, f *benchFlags) error {
 	return w.close()
 }
 
+// mostHeadDim is what the CPU's attention takes.
+const mostHeadDim = 512
+
 // attention is the list of what to measure: every combination of length, batch and KV format.
 func (f *benchFlags) attention() (tests []bench.AttentionTest, err error) {
 	var kvs []quant.Type
@@ -87,6 +91,9 @@ func (f *benchFlags) attention() (tests []bench.AttentionTest, err error) {
 		if err != nil {
 			return nil, badFlag("lens", err)
 		}
+		if slices.Min(lens) == 0 {
+			return nil, usagef("--lens: %q has a length of 0, of which nothing can be measured", spec)
+		}
 		for _, batch := range f.batch {
 			if batch < 1 || batch > 1<<12 {
 				return nil, usagef("--batch is %d: want 1 to %d", batch, 1<<12)
@@ -99,6 +106,9 @@ func (f *benchFlags) attention() (tests []bench.AttentionTest, err error) {
 				shape, err := f.shape.shape(kv)
 				if err != nil {
 					return nil, err
+				}
+				if shape.HeadDim%8 != 0 || shape.HeadDim > mostHeadDim {
+					return nil, usagef("--head-dim is %d: the CPU's attention takes multiples of 8 up to %d", shape.HeadDim, mostHeadDim)
 				}
 				tests = append(tests, bench.AttentionTest{
 					QHeads: shape.QHeads, KVHeads: shape.KVHeads, HeadDim: shape.HeadDim, KV: kv, Lens: all, Splits: splits,

@@ -152,22 +152,25 @@ func (d *diagnosis) text() string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
 	row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
-	row("flashdecode", "%s %s, %s, %s", d.Build.Version, d.Build.Commit, d.Build.Go, d.Build.Platform)
-	row("processor", "%s, %d CPUs", d.CPU.Model, d.CPU.CPUs)
-	row("features", "%s", strings.Join(d.CPU.Features, " "))
-	row("uses", "%s instructions, %d threads", d.Build.Instructions, d.Threads)
-	memory := fmt.Sprintf("%s, %s available", size(d.Memory.TotalBytes), size(d.Memory.AvailableBytes))
+	row("flashdecode", "%s, %s, %s", strings.TrimSpace(d.Build.Version+" "+d.Build.Commit), d.Build.Go, d.Build.Platform)
+	row("processor", "%s, %s", orUnknown(d.CPU.Model), plural(d.CPU.CPUs, "CPU"))
+	row("features", "%s", orUnknown(strings.Join(d.CPU.Features, " ")))
+	row("uses", "%s instructions, %s", d.Build.Instructions, plural(d.Threads, "thread"))
+	memory := "unknown"
+	if d.Memory.TotalBytes > 0 {
+		memory = fmt.Sprintf("%s, %s available", size(d.Memory.TotalBytes), size(d.Memory.AvailableBytes))
+	}
 	if n := d.Memory.LimitBytes; n > 0 {
 		memory += ", control group's limit " + size(n)
 	}
 	row("memory", "%s", memory)
 	row("huge pages", "%s, of memory files %s", orUnknown(d.Memory.HugePages), orUnknown(d.Memory.FileHugePages))
 	for _, x := range d.Bandwidth {
-		row("read bandwidth", "%.1f GB/s with %d threads", x.GBps, x.Threads)
+		row("read bandwidth", "%.1f GB/s with %s", x.GBps, plural(x.Threads, "thread"))
 	}
 	gpu := "no NVIDIA driver found"
 	if g := d.GPUs; g.Driver != "" || g.Library != "" {
-		gpu = fmt.Sprintf("%s; driver %s, library %s; not used by this version", strings.Join(g.Names, ", "), orUnknown(g.Driver), orUnknown(g.Library))
+		gpu = fmt.Sprintf("%s; driver %s, library %s; not used by this version", orUnknown(strings.Join(g.Names, ", ")), orUnknown(g.Driver), orUnknown(g.Library))
 	}
 	row("GPUs", "%s", gpu)
 	for _, m := range d.Models {
@@ -185,6 +188,14 @@ func (d *diagnosis) text() string {
 		b.WriteByte('\n')
 	}
 	return b.String()
+}
+
+// plural is a number of things.
+func plural(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 func orUnknown(s string) string {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 )
@@ -18,7 +19,10 @@ func parseTokens(s string) (int, error) {
 		digits, unit = s[:len(s)-1], 1<<20
 	}
 	n, err := strconv.Atoi(digits)
-	if err != nil || n < 0 || n > mostTokens/unit {
+	switch {
+	case errors.Is(err, strconv.ErrRange) && digits[0] != '-' || err == nil && n > mostTokens/unit:
+		return 0, usagef("%s tokens are too many: want at most %d", s, mostTokens)
+	case err != nil || n < 0:
 		return 0, usagef("%q is not a number of tokens such as 512, 8k or 1m", s)
 	}
 	return n * unit, nil
@@ -36,12 +40,12 @@ func parseBatch(s, sep string) (lens []int, err error) {
 		}
 		count := 1
 		if repeated {
-			if count, err = strconv.Atoi(times); err != nil || count < 1 {
+			if count, err = strconv.Atoi(times); err != nil && !errors.Is(err, strconv.ErrRange) || count < 1 {
 				return nil, usagef("%q: want a length, x and how many of it", part)
 			}
 		}
-		if len(lens)+count > most {
-			return nil, usagef("%q: more than %d sequences", s, most)
+		if count > most-len(lens) {
+			return nil, usagef("%q are more than %d sequences", s, most)
 		}
 		for range count {
 			lens = append(lens, n)

@@ -63,6 +63,9 @@ func (a *app) runNeedle(ctx context.Context, f *runFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
+	if err := fitsHeads(src, kv); err != nil {
+		return err
+	}
 	vocab, err := vocabulary(f.path)
 	if err != nil {
 		return err
@@ -116,7 +119,7 @@ func needlePrompt(f *runFlags, vocab *tokenizer.Tokenizer, context int) (tiny.Ne
 	count := func(text string) int { return len(vocab.Encode(nil, text, tokenizer.EncodeOptions{})) }
 	n, err := tiny.NewNeedle(f.needle, f.params.Seed, count)
 	if err != nil {
-		return n, nil, badFlag("needle", errors.New(strings.TrimPrefix(err.Error(), "tiny: ")))
+		return n, nil, badFlag("needle", err)
 	}
 	prompt := vocab.Encode(nil, n.Prompt, tokenizer.EncodeOptions{AddSpecial: true})
 	if len(prompt)+needleAnswer > context {

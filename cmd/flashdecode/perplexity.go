@@ -9,6 +9,7 @@ import (
 
 	"github.com/flashdecode/flashdecode/internal/bench"
 	"github.com/flashdecode/flashdecode/tokenizer"
+	"github.com/flashdecode/flashdecode/weights/quant"
 	"github.com/spf13/cobra"
 )
 
@@ -61,6 +62,9 @@ func (a *app) perplexity(ctx context.Context, f *perplexityFlags) (err error) {
 	if err := f.check(); err != nil {
 		return err
 	}
+	if err := checkModel(f.model); err != nil {
+		return err
+	}
 	text, err := a.input(f.file, nil)
 	if err != nil {
 		return err
@@ -75,8 +79,8 @@ func (a *app) perplexity(ctx context.Context, f *perplexityFlags) (err error) {
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
 	tokens := vocab.Encode(nil, strings.TrimSuffix(text, "\n"), tokenizer.EncodeOptions{AddSpecial: true})
-	if f.chunks > 0 && f.chunks <= len(tokens)/f.ctx {
-		tokens = tokens[:f.chunks*f.ctx]
+	if tokens, err = f.cut(tokens, src, kv); err != nil {
+		return err
 	}
 	r, err := bench.NewRunner(src, bench.Options{Threads: f.threads, MaxLogits: bench.PerplexityLogits, Float32: f.f32})
 	if err != nil {
@@ -109,6 +113,25 @@ func (a *app) perplexity(ctx context.Context, f *perplexityFlags) (err error) {
 	fmt.Fprintf(a.err, "%d tokens scored in %d chunks of %d, %.2f s, %.0f tok/s\n",
 		p.Scored, p.Chunks, f.ctx, d.Seconds(), float64(p.Chunks*f.ctx)/d.Seconds())
 	return nil
+}
+
+// cut is the tokens to score: all, or --chunks of them. It refuses what can't be scored.
+func (f *perplexityFlags) cut(tokens []int32, src *bench.Source, kv quant.Type) ([]int32, error) {
+	name := f.file
+	if name == "" || name == "-" {
+		name = "the text"
+	}
+	switch have := len(tokens) / f.ctx; {
+	case f.ctx > src.Config.Context:
+		return nil, usagef("--ctx is %d: %s was trained for %d tokens", f.ctx, src.Name, src.Config.Context)
+	case have < 2:
+		return nil, fmt.Errorf("%s has %d tokens, which are less than two chunks of %d: give a longer text or a smaller --ctx", name, len(tokens), f.ctx)
+	case f.chunks > have:
+		return nil, usagef("--chunks is %d: %s has %d tokens, %d chunks of %d", f.chunks, name, len(tokens), have, f.ctx)
+	case f.chunks > 0:
+		return tokens[:f.chunks*f.ctx], fitsHeads(src, kv)
+	}
+	return tokens, fitsHeads(src, kv)
 }
 
 // firstToken is the token that a vocabulary puts before every text, or tokenizer.None.

@@ -37,8 +37,11 @@ func (s *shapeFlags) shape(kv quant.Type) (plan.Shape, error) {
 			return plan.Shape{}, err
 		}
 	}
-	if s.headDim < 1 || s.headDim%kv.BlockSize() != 0 {
-		return plan.Shape{}, usagef("--head-dim is %d: want a positive multiple of %d for %v", s.headDim, kv.BlockSize(), kv)
+	if s.headDim < 1 {
+		return plan.Shape{}, usagef("--head-dim is %d: want at least 1", s.headDim)
+	}
+	if err := checkHeadDim(kv, s.headDim); err != nil {
+		return plan.Shape{}, err
 	}
 	return plan.Shape{
 		QHeads: s.qHeads, KVHeads: s.kvHeads, HeadDim: s.headDim, PageSize: bench.PageSize,
@@ -54,6 +57,17 @@ func kvType(name string) (quant.Type, error) {
 	}
 	return t, nil
 }
+
+// checkHeadDim refuses a format that can't store the heads: Q8_0 stores them in blocks of 32.
+func checkHeadDim(kv quant.Type, headDim int) error {
+	if headDim%kv.BlockSize() == 0 {
+		return nil
+	}
+	return usagef("--kv: %v stores blocks of %d, which heads of %d don't fill: choose f16", kv, kv.BlockSize(), headDim)
+}
+
+// fitsHeads is checkHeadDim for a model.
+func fitsHeads(src *bench.Source, kv quant.Type) error { return checkHeadDim(kv, src.Config.HeadDim) }
 
 type planFlags struct {
 	shapeFlags
@@ -80,7 +94,7 @@ items, waves, imbalance, workspace and the reason for the choice. Nothing runs: 
 	f.register(fs)
 	fs.IntVar(&f.page, "page-size", bench.PageSize, "tokens of a page")
 	fs.StringVar(&f.kv, "kv", "f16", "number format of the KV cache: f16, bf16, f32 or q8_0")
-	fs.StringVar(&f.lens, "lens", "8k", "lengths of the batch's sequences: 64k, or 32k,512x7")
+	fs.StringVar(&f.lens, "lens", "8k", "lengths of the batch's sequences: 64k, or 32k,512x7; 0 is an empty place in a padded batch")
 	fs.IntVar(&f.batch, "batch", 1, "repeat the lengths this often")
 	fs.IntVar(&f.qLen, "q-len", 1, "query rows of each sequence")
 	fs.StringVar(&f.device, "device", "cpu", "cpu, cpu:N (threads), h200, a100 or SMs=N")
@@ -110,7 +124,7 @@ func (a *app) plan(f *planFlags) error {
 		return usagef("--batch is %d: want at least 1 and at most %d sequences in all", f.batch, 1<<16)
 	}
 	if f.qLen < 1 || f.qLen > mostTokens {
-		return usagef("--q-len is %d: want at least 1", f.qLen)
+		return usagef("--q-len is %d: want 1 to %d", f.qLen, mostTokens)
 	}
 	shape, err := f.shape(kv)
 	if err != nil {
@@ -120,6 +134,9 @@ func (a *app) plan(f *planFlags) error {
 	var seqs []plan.Seq
 	for range f.batch {
 		for _, n := range lens {
+			if 0 < n && n < f.qLen {
+				return usagef("--q-len is %d: a sequence of %d tokens has no room for them, since lengths include the query's tokens (0 is an empty place in the batch)", f.qLen, n)
+			}
 			seqs = append(seqs, plan.Seq{QLen: int32(f.qLen), KVLen: int32(n)})
 		}
 	}

@@ -43,12 +43,15 @@ var errInterrupted = errors.New("interrupted")
 
 // execute runs one command line and returns the exit code.
 func (a *app) execute(ctx context.Context, args []string) int {
-	root := a.rootCommand()
+	help := &sticky{a: a} // cobra does not look at what writing help or completions returns
+	root := a.rootCommand(help)
 	root.SetArgs(args)
 	root.SetIn(a.in)
-	root.SetOut(a.out)
 	root.SetErr(a.err)
 	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = help.err
+	}
 	var usage usageError
 	switch {
 	case err == nil:
@@ -65,13 +68,21 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	return exitError
 }
 
-// message is the error as one line, without the prefix that the library's errors have anyway.
-func message(err error) string {
-	text, _, _ := strings.Cut(err.Error(), "\n")
-	return strings.TrimPrefix(text, "flashdecode: ")
+// sticky is standard output that keeps its first error.
+type sticky struct {
+	a   *app
+	err error
 }
 
-func (a *app) rootCommand() *cobra.Command {
+func (s *sticky) Write(b []byte) (int, error) {
+	if s.err == nil {
+		s.err = s.a.print(string(b))
+	}
+	return len(b), s.err
+}
+
+// rootCommand has all commands; help and completions go to out.
+func (a *app) rootCommand(out io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "flashdecode",
 		Short: "Run language models at long context",
@@ -84,39 +95,80 @@ Without -m, commands use a small model that the program carries.`,
   flashdecode run -m model.gguf "Why is the sky blue?"
   flashdecode bench -m model.gguf -d 0,8192 --split none,auto`,
 		SilenceErrors: true, SilenceUsage: true,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			hint := "see flashdecode --help"
-			if s := cmd.SuggestionsFor(args[0]); len(s) > 0 {
-				hint = "did you mean " + s[0] + "?"
-			}
-			return usagef("unknown command %q: %s", args[0], hint)
-		},
+		Args: knownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SuggestionsMinimumDistance = 2
 	root.CompletionOptions.HiddenDefaultCmd = false
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usagef("%w: see %s --help", err, cmd.CommandPath())
+		return usagef("%s: see %s --help", flagMessage(err), cmd.CommandPath())
 	})
+	root.SetHelpCommand(helpCommand())
 	root.AddCommand(a.runCommand(), a.planCommand(), a.inspectCommand(), a.tokenizeCommand(), a.perplexityCommand(),
 		a.benchCommand(), a.doctorCommand(), a.versionCommand())
+	root.SetOut(out)
+	root.InitDefaultCompletionCmd() // it writes to what is set by then
 	for _, c := range root.Commands() {
+		if c.Name() == "completion" {
+			c.Args, c.RunE = knownCommand, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+			c.Example = "  source <(flashdecode completion bash)"
+		}
 		wrapArgs(c)
 	}
 	return root
+}
+
+// knownCommand is the check of a command that has subcommands: what reaches it as an argument is none of them.
+func knownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	unknown := fmt.Sprintf("unknown command %q", args[0])
+	if cmd.HasParent() {
+		unknown += " of " + cmd.Name()
+	}
+	if s := cmd.SuggestionsFor(args[0]); len(s) > 0 {
+		return usagef("%s: did you mean %s?", unknown, s[0])
+	}
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	return usagef("%s: want one of %s", unknown, strings.Join(names, ", "))
+}
+
+// helpCommand is cobra's, but a command that does not exist is a mistake.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "help [command]",
+		Short:   "Help about any command",
+		Long:    "Shows the help of a command, as its --help does.",
+		Example: "  flashdecode help run\n  flashdecode help bench attn",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			found, rest, err := cmd.Root().Find(args)
+			if found == nil || err != nil {
+				found, rest = cmd.Root(), args
+			}
+			if err := knownCommand(found, rest); err != nil {
+				return err
+			}
+			found.InitDefaultHelpFlag() // as cobra does before it runs a command
+			return found.Help()
+		},
+	}
 }
 
 // wrapArgs makes every complaint about arguments a usage error.
 func wrapArgs(c *cobra.Command) {
 	if check := c.Args; check != nil {
 		c.Args = func(cmd *cobra.Command, args []string) error {
-			if err := check(cmd, args); err != nil {
-				return usagef("%w: see %s --help", err, cmd.CommandPath())
+			err := check(cmd, args)
+			if err == nil || errors.As(err, new(usageError)) {
+				return err
 			}
-			return nil
+			return usagef("%w: see %s --help", err, cmd.CommandPath())
 		}
 	}
 	for _, sub := range c.Commands() {
@@ -147,6 +199,15 @@ func (a *app) encode(v any, indent string) error {
 		return err
 	}
 	return a.print(b.String())
+}
+
+// checkModel complains about a model that is not there before anything else is asked for. "" is the embedded one.
+func checkModel(path string) error {
+	if path == "" {
+		return nil
+	}
+	_, err := os.Stat(path)
+	return err
 }
 
 // readText reads a file, or standard input if it is called "-".

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/flashdecode/flashdecode"
+	"github.com/flashdecode/flashdecode/engine"
 	"github.com/flashdecode/flashdecode/models/tiny"
 	"github.com/flashdecode/flashdecode/plan"
 	"github.com/flashdecode/flashdecode/sample"
@@ -82,11 +83,7 @@ func named[C any](flag string, opt func(*C) error) func(*C) error {
 
 // badFlag is the usage error for the value of a flag.
 func badFlag(flag string, err error) error {
-	text := err.Error()
-	for _, prefix := range []string{"flashdecode: ", "plan: ", "sample: ", "quant: "} {
-		text = strings.TrimPrefix(text, prefix)
-	}
-	return usagef("--%s: %s", flag, text)
+	return usagef("--%s: %s", flag, message(err))
 }
 
 // runFlags are all flags of run.
@@ -181,6 +178,9 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, args []string) error {
 		}
 		return a.runNeedle(cmd.Context(), f)
 	}
+	if err := checkModel(f.path); err != nil {
+		return err
+	}
 	prompt, err := a.prompt(f, args)
 	if err != nil {
 		return err
@@ -202,10 +202,25 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, args []string) error {
 		go m.Close() // the step under way may take long, and nobody waits for it
 		return err
 	}
+	if errors.Is(err, engine.ErrTooLong) {
+		err = f.tooLong(err, m.Info())
+	}
 	if demo && err == nil && !f.json {
 		fmt.Fprintln(a.err, "\nThat was the embedded model. Long context is what flashdecode is for; see it find a fact 12,000 tokens back:\n  flashdecode run --needle 12000")
 	}
 	return errors.Join(err, m.Close())
+}
+
+// tooLong adds what to do about a prompt that is too long.
+func (f *runFlags) tooLong(err error, info flashdecode.Info) error {
+	what := "the prompt"
+	if f.file != "" && f.file != "-" {
+		what = f.file
+	}
+	if info.KVTokens < info.Context {
+		return fmt.Errorf("%w: half of this machine's memory holds %d tokens as %s: choose a smaller --kv, or shorten %s", err, info.KVTokens, info.KVType, what)
+	}
+	return fmt.Errorf("%w: raise --ctx above %d, or shorten %s", err, info.Context, what)
 }
 
 // prompt returns the text to start from, "" if the embedded model is to show a story.

@@ -47,6 +47,9 @@ type tokenJSON struct {
 }
 
 func (a *app) tokenize(f *tokenizeFlags, args []string) error {
+	if err := checkModel(f.model); err != nil {
+		return err
+	}
 	text, err := a.input(f.file, args)
 	if err != nil {
 		return err

@@ -2,13 +2,16 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"encoding/csv"
 	"encoding/xml"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,6 +45,10 @@ func TestPlan(t *testing.T) {
 	}
 	if n := len(r.Plan.Items); n != 2*8*(2+4) {
 		t.Errorf("%d items", n)
+	}
+	out, _ = must(t, "", "plan", "--lens", "0,8k")
+	if !strings.Contains(out, "2 of 0, 8192 tokens") {
+		t.Error(out)
 	}
 	js, _ = must(t, "", "plan", "-m", filepath.Join(testkit.Root(t), "model/testdata/llama3"), "--json")
 	if r := unmarshal[report](t, js); r.Shape.QHeads != 3 || r.Shape.KVHeads != 1 || r.Shape.HeadDim != 32 {
@@ -220,7 +227,7 @@ func TestDoctorAndVersion(t *testing.T) {
 	if d.Threads < 1 || d.CPU.Model == "" || len(d.Bandwidth) == 0 || d.Bandwidth[0].GBps <= 0 || len(d.Models) != 3 {
 		t.Errorf("%+v", d)
 	}
-	if out := d.text(); !strings.Contains(out, "read bandwidth") || !strings.Contains(out, "GPUs") {
+	if out := d.text(); strings.Contains(out, " ,") || strings.Contains(out, " 1 threads") || !strings.Contains(out, "read bandwidth") || !strings.Contains(out, "GPUs") {
 		t.Error(out)
 	}
 	b := unmarshal[build](t, firstOf(must(t, "", "version", "--json")))
@@ -243,6 +250,64 @@ func TestAdvice(t *testing.T) {
 		if !strings.Contains(d.text(), want) {
 			t.Errorf("no advice about %q:\n%s", want, d.text())
 		}
+	}
+}
+
+// TestDoctorsWords: nothing known leaves no gaps, and one of a thing is no plural.
+func TestDoctorsWords(t *testing.T) {
+	d := &diagnosis{Threads: 1, Bandwidth: []bandwidth{{1, 10}, {2, 20}}}
+	d.Build = build{Version: "(devel)", Go: "go1.26", Platform: "linux/amd64", Instructions: "generic"}
+	d.CPU.CPUs, d.GPUs.Driver = 1, "550"
+	text := d.text()
+	for _, bad := range []string{" ,", ", ,", "1 threads", "1 CPUs", " ; ", "0 B"} {
+		if strings.Contains(text, bad) {
+			t.Errorf("%q in\n%s", bad, text)
+		}
+	}
+	for _, want := range []string{"(devel), ", "unknown, 1 CPU\n", ", 1 thread\n", "with 1 thread\n", "with 2 threads\n", "unknown; driver 550"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+}
+
+// TestBenchRefuses: what can't be done is said before anything is measured, and a picture that was not drawn leaves
+// no file.
+func TestBenchRefuses(t *testing.T) {
+	dir := t.TempDir()
+	old := filepath.Join(dir, "old.svg")
+	if err := os.WriteFile(old, []byte("old"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	const odd = "../../model/testdata/llama" // heads of 16 dimensions
+	for _, args := range [][]string{
+		{"bench", "--plot", filepath.Join(dir, "none", "x.svg")}, {"bench", "--plot", dir},
+		{"bench", "-m", odd, "--kv", "f16,q8_0", "--plot", filepath.Join(dir, "new.svg")}, {"bench", "-m", odd, "--kv", "f16,q8_0", "--plot", old},
+		{"run", "-m", odd, "--needle", "500", "--kv", "q8_0"}, {"perplexity", "-m", odd, "--kv", "q8_0", "--ctx", "16", "--file", "tools_test.go"},
+		{"plan", "-m", odd, "--kv", "q8_0"}, {"bench", "attn", "-m", odd, "--kv", "q8_0"},
+	} {
+		code, out, errs := call(t, "", args...)
+		flag := "--kv: Q8_0 stores blocks of 32, which heads of 16 don't fill"
+		if !slices.Contains(args, odd) {
+			flag = "--plot: open "
+		}
+		if code != exitUsage || out != "" || !strings.Contains(errs, flag) {
+			t.Errorf("%v: exit code %d, %q, %q", args, code, errs, out)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, name := range []string{"new.svg", "old.svg"} {
+		a := &app{in: strings.NewReader(""), out: io.Discard, err: io.Discard}
+		if code := a.execute(ctx, []string{"bench", "--plot", filepath.Join(dir, name)}); code != exitInterrupted {
+			t.Errorf("exit code %d", code)
+		}
+	}
+	if b, err := os.ReadFile(old); err != nil || string(b) != "old" {
+		t.Errorf("what was there is %q, %v", b, err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "new.svg")); err == nil {
+		t.Error("an empty picture was left")
 	}
 }
 
