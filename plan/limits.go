@@ -26,6 +26,8 @@ type Limits struct {
 	SharedBytesPerUS int64 `json:"shared_bytes_per_us"` // see above; 0: workers don't slow each other
 	MACsPerUS        int64 `json:"macs_per_us"`         // multiply-adds of a worker
 	MergeBytesPerUS  int64 `json:"merge_bytes_per_us"`  // State bytes that a worker merges
+
+	Launch LaunchCosts `json:"launch,omitzero"` // of a GPU
 }
 
 // CPU describes threads of a processor. ItemNS is a claim plus the start of a new stretch of memory;
@@ -47,6 +49,12 @@ func H200() Limits {
 		Name: "h200", Workers: 132, CTAsPerSM: 1, MaxSplits: 128, MaxWaves: 4, MinTokens: 64,
 		ItemNS: 1000, MergeNS: 900, MergeFanIn: 32,
 		WorkerBytesPerUS: 100_000, SharedBytesPerUS: 7_000_000, MACsPerUS: 2_000_000, MergeBytesPerUS: 33_000,
+		Launch: LaunchCosts{
+			W4:     Residency{CTAs: 132, Clusters: [5]int{132, 66, 30, 15, 7}},
+			W8:     Residency{CTAs: 132, Clusters: [5]int{132, 66, 30, 15, 7}},
+			BaseNS: 2250, W8NS: 100, W4ReadPct: 2, ClusterNS: 400, ClusterEa: 44, MailboxNS: 1500, MailboxEa: 13,
+			ChunkNS: 1900, ChunkEa: 90, SecondNS: 2300, SecondEa: 30, WaveNS: 400,
+		},
 	}
 }
 
@@ -56,6 +64,7 @@ func A100() Limits {
 	l.Name, l.Workers = "a100", 108
 	l.WorkerBytesPerUS, l.SharedBytesPerUS = 44_000, 2_900_000
 	l.MACsPerUS, l.MergeBytesPerUS = 1_000_000, 20_000
+	l.Launch.W4, l.Launch.W8 = Residency{CTAs: 108}, Residency{CTAs: 108} // clusters came with Hopper
 	return l
 }
 
@@ -89,6 +98,7 @@ func ParseLimits(s string, threads int) (Limits, error) {
 		l := H200()
 		l.Name, l.Workers = "SMs="+name[4:], n
 		l.SharedBytesPerUS = l.SharedBytesPerUS * int64(n) / 132
+		l.Launch.W4, l.Launch.W8 = l.Launch.W4.scale(n, 132), l.Launch.W8.scale(n, 132)
 		return l, nil
 	}
 	return Limits{}, fmt.Errorf("plan: unknown device %q: want cpu, cpu:N, h200, a100 or SMs=N", s)

@@ -18,7 +18,13 @@ type Report struct {
 	// The unsplit plan.
 	NoneEstNS     int64   `json:"none_est_ns"`
 	NoneImbalance float64 `json:"none_imbalance"`
+	// Launches are the ways to launch a decode kernel, the best first. Empty where nothing is launched: on a
+	// CPU, or for sequences that bring more query rows than decode kernels take.
+	Launches []Launch `json:"launches,omitempty"`
 }
+
+// maxDecodeRows is the most query rows of a sequence that decode kernels are for.
+const maxDecodeRows = 8
 
 // NewReport plans the call by the policy and by None.
 func NewReport(shape Shape, seqs []Seq, lim Limits, pol Policy) (*Report, error) {
@@ -33,7 +39,24 @@ func NewReport(shape Shape, seqs []Seq, lim Limits, pol Policy) (*Report, error)
 	}
 	r.Waves = r.Plan.Waves()
 	r.NoneEstNS, r.NoneImbalance = none.EstNS, none.Imbalance
-	return r, nil
+	return r, r.launches()
+}
+
+// launches fills Launches for the policy Auto.
+func (r *Report) launches() (err error) {
+	if r.Limits.Launch.W8.CTAs == 0 || r.Policy.Mode != ModeAuto || len(r.Seqs) == 0 {
+		return nil
+	}
+	q := LaunchRequest{Shape: r.Shape, Units: len(r.Seqs)}
+	for _, s := range r.Seqs {
+		if s.QLen > maxDecodeRows {
+			return nil
+		}
+		q.KVLen, q.Tokens = max(q.KVLen, int(s.KVLen)), q.Tokens+int64(s.KVLen)
+		q.Rows = max(q.Rows, int(s.QLen)*r.Shape.QHeads/r.Shape.KVHeads, 1)
+	}
+	r.Launches, err = Launches(q, &r.Limits)
+	return err
 }
 
 // String is the printed form: the head, then the items, by sequence if there are many.
@@ -57,6 +80,13 @@ func (r *Report) String() string {
 	fmt.Fprintf(w, "estimated\t%.1f µs (unsplit %.1f µs, ratio %.2f)\n",
 		float64(p.EstNS)/1000, float64(r.NoneEstNS)/1000, float64(r.NoneEstNS)/float64(max(1, p.EstNS)))
 	fmt.Fprintf(w, "reason\t%v\n", p.Reason)
+	for i, l := range r.Launches {
+		name := "launch"
+		if i > 0 {
+			name = "or"
+		}
+		fmt.Fprintf(w, "%s\t%v: %d CTAs, %.1f µs predicted\n", name, l, l.CTAs, float64(l.EstNS)/1000)
+	}
 	w.Flush()
 	if len(p.Items) > 0 {
 		b.WriteByte('\n')
