@@ -14,3 +14,5 @@ require (
 )
 
 require github.com/inconshreveable/mousetrap v1.1.0 // indirect
+
+require github.com/ebitengine/purego v0.11.3

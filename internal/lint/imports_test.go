@@ -27,7 +27,8 @@ var allowed = map[string][]string{
 	"engine":                {"model", "ops", "plan", "attn", "kvcache", "sample", "tokenizer"},
 	"backend/ref":           {"ops", "plan", "attn", "weights/quant", "internal/*"},
 	"backend/cpu":           {"ops", "plan", "attn", "weights/quant", "internal/*", "kvcache/flat"},
-	"backend/cuda":          {"ops", "plan", "attn", "weights/quant", "internal/*", "kernels"},
+	"backend/cuda":          {"ops", "plan", "attn", "weights/quant", "internal/*", "kernels", "backend/cuda/*"},
+	"backend/cuda/*":        {"plan", "attn", "weights/quant", "internal/*", "kernels", "kvcache"},
 	"backend/backendtest":   {"backend/ref", "ops", "plan", "attn", "weights/quant", "internal/testkit"},
 	"kernels":               {},
 	"models/tiny":           {},
@@ -44,27 +45,34 @@ var allowed = map[string][]string{
 	"internal/bench":        {"*"},
 	"internal/*":            {"ops", "plan", "attn", "weights", "weights/quant", "kvcache", "internal/*"},
 	"serve/openai":          {"engine", "tokenizer", "sample"},
-	"internal/cuda":         {"internal/mem"},
-	"internal/cuda/*":       {"internal/cuda", "attn"},
+	"internal/cuda":         {"internal/cuda/driver"},
+	"internal/cuda/driver":  {},
+	"internal/cuda/*":       {"internal/cuda", "internal/cuda/driver", "attn"},
 	"examples/*":            {"*"},
 	"backend/cpu/internal*": {"ops", "plan", "attn", "weights/quant", "internal/*"},
 }
 
 // outside lists the modules a package may import besides the standard library; most may none.
 var outside = map[string][]string{
-	"tokenizer":          {"golang.org/x/text"},
-	"weights/internal/*": {"golang.org/x/sys"},
-	"weights/gguf":       {"golang.org/x/sys"},
-	"kvcache/flat":       {"golang.org/x/sys"},
-	"internal/*":         {"golang.org/x/sys"},
-	"internal/chat":      {"github.com/ardanlabs/jinja"},
-	"backend/cpu":        {"golang.org/x/sys"},
-	"backend/cuda":       {"golang.org/x/sys", "github.com/ebitengine/purego"},
-	"internal/cuda":      {"golang.org/x/sys", "github.com/ebitengine/purego"},
-	".":                  {"*"},
-	"cmd/flashdecode":    {"*"},
-	"cmd/flashdecode/*":  {"*"},
-	"bench/*":            {"*"},
+	"tokenizer":            {"golang.org/x/text"},
+	"weights/internal/*":   {"golang.org/x/sys"},
+	"weights/gguf":         {"golang.org/x/sys"},
+	"kvcache/flat":         {"golang.org/x/sys"},
+	"internal/*":           {"golang.org/x/sys"},
+	"internal/chat":        {"github.com/ardanlabs/jinja"},
+	"backend/cpu":          {"golang.org/x/sys"},
+	"backend/cuda":         {"golang.org/x/sys"},
+	"internal/cuda/driver": {"github.com/ebitengine/purego"},
+	".":                    {"*"},
+	"cmd/flashdecode":      {"*"},
+	"cmd/flashdecode/*":    {"*"},
+	"bench/*":              {"*"},
+}
+
+// only lists the packages that may import what few may: libcuda is opened by the dynamic linker, so that whatever
+// imports these can't be linked statically.
+var only = map[string][]string{
+	"internal/cuda*": {"internal/cuda*", "backend/cuda*"},
 }
 
 // match reports whether name is pattern, or below it where the pattern ends in a star; "*" is everything.
@@ -113,6 +121,11 @@ func checkImports(s *source) (bad []string) {
 			if !matchAny(ours, rel) || strings.HasPrefix(rel, "cmd/") || rel == "internal/testkit" && s.pkg() != "backend/backendtest" {
 				bad = append(bad, fmt.Sprintf("%s: %s must not import %s", s.name, s.pkg(), rel))
 			}
+			for pattern, who := range only {
+				if match(pattern, rel) && !matchAny(who, s.pkg()) {
+					bad = append(bad, fmt.Sprintf("%s: only %v may import %s", s.name, who, rel))
+				}
+			}
 		case strings.Contains(strings.SplitN(p, "/", 2)[0], "."): // a module, not the standard library
 			ok := false
 			for _, m := range theirs {
@@ -149,6 +162,9 @@ func TestImportsRule(t *testing.T) {
 		{"model/x.go", module + "/weights/gguf"},
 		{"internal/pool/x.go", module + "/internal/testkit"},
 		{"ops/x.go", module + "/cmd/flashdecode"},
+		{"cmd/flashdecode/x.go", module + "/internal/cuda"},
+		{"internal/host/x.go", module + "/internal/cuda/driver"},
+		{"internal/cuda/x.go", "github.com/ebitengine/purego"},
 		{"nowhere/x.go", "fmt"},
 		{"ops/x.go", "C"},
 	} {
@@ -161,6 +177,9 @@ func TestImportsRule(t *testing.T) {
 		{"plan/x.go", module + "/attn"},
 		{"plan/x.go", "math/rand/v2"},
 		{"x.go", module + "/engine"},
+		{"backend/cuda/attention/x.go", module + "/internal/cuda"},
+		{"internal/cuda/cudatest/x.go", module + "/internal/cuda/driver"},
+		{"internal/cuda/driver/x.go", "github.com/ebitengine/purego"},
 		{"internal/simd/vec/x.go", "golang.org/x/sys/cpu"},
 		{"internal/simd/vec/x.go", module + "/weights/quant"},
 		{"cmd/flashdecode/x.go", module},
