@@ -12,8 +12,8 @@
 // with zeros in shared memory), N 8 16: query rows, W 4 8: warps. kv: bf16, f16 (q and out of the same type),
 // e4m3 (q and out bf16).
 //   combine  grid (x, y, z)                              what x is
-//   cluster  (P, kv_heads, batch << row_tiles_log2)      a cluster of P CTAs per pair; P a power of two <= 16
-//   mailbox  (P, kv_heads, batch << row_tiles_log2)      cooperative launch; all CTAs co-resident
+//   cluster  (P, kv_heads, batch << row_tiles_log2)      a cluster of P CTAs per pair; P a power of two, 2 ... 16
+//   mailbox  (P, kv_heads, batch << row_tiles_log2)      cooperative launch; all CTAs co-resident; P >= 2
 //   chunk    (P, kv_heads, batch << row_tiles_log2)      chunk_tiles tiles from token 0 (fixed:N); no limit on P
 //   chunk    (items, row tiles, 1) with items != 0       one planned FdItem each; surplus CTAs return
 //   any      as chunk, for pages whose size is not a power of two or is below 16 tokens
@@ -26,10 +26,11 @@
 enum {
   FD_TILE_TOKENS = 16,
   // FdDecodeParams.flags
-  FD_CAUSAL = 1,     // a row at position p attends none after p. Without effect if q_len is 1
+  FD_CAUSAL = 1,     // a row at position p attends none after p; read with FD_MASKED
   FD_EARLY_KV = 2,   // K and V of all but the last fresh_tokens tokens, kv_len, table and q_indptr were written
                      // before the launch's predecessor started: copy them before griddepcontrol.wait
   FD_PARTIALS = 4,   // chunk, any: write States and leave merging to another kernel
+  FD_MASKED = 8,     // must be set if a q_len may exceed 1 or a window is set: masks other than the length
 };
 
 typedef struct FdDecodeParams {
@@ -70,7 +71,7 @@ typedef struct FdDecodeParams {
   uint64_t k_scale, v_scale; // e4m3: float [kv_heads]; 0: 1
   uint64_t sinks;          // float [q heads], natural-log logits; 0: none
   float softcap;           // > 0: s becomes softcap * tanh(s/softcap)
-  int32_t window_left;     // a row at p attends p-window_left ... p+window_right; < 0: unlimited
+  int32_t window_left;     // a row at p attends p-window_left ... p+window_right; < 0: unlimited; <= 2^30
   int32_t window_right;
   int32_t flags;
   int32_t slice_log2;      // cluster, mailbox: log2 of float4 elements a CTA reduces (fd_slice_log2)
@@ -78,7 +79,9 @@ typedef struct FdDecodeParams {
   int32_t row_tiles_log2;  // row tiles of a sequence, rounded up to a power of two
   int32_t fresh_tokens;    // FD_EARLY_KV: last tokens of each sequence that the predecessor may still be writing
   int32_t page_size;       // tokens; any only
+  uint32_t group_rcp;      // fd_reciprocal(group)
   uint32_t out_token_stride; // bytes
+  uint32_t pad;
   uint64_t box_stride;     // bytes (fd_box_bytes)
 } FdDecodeParams;
 
@@ -112,8 +115,10 @@ typedef struct FdMergePairsParams {
 
 // ---- launch arithmetic, shared by host and kernels
 
-#ifdef __CUDACC__
-#define FD_HD static __host__ __device__ __forceinline__
+#if defined(__CUDACC__)
+#define FD_HD __host__ __device__ __forceinline__ constexpr
+#elif defined(__cplusplus)
+#define FD_HD static inline constexpr
 #else
 #define FD_HD static inline
 #endif
@@ -122,6 +127,9 @@ typedef struct FdMergePairsParams {
 FD_HD int fd_row_f4(int D) { return D / 4; }
 
 FD_HD int fd_ceil_log2(int x) { int l = 0; while ((1 << l) < x) l++; return l; }
+
+// Division by x: a / x == (uint64_t)(2 * a) * fd_reciprocal(x) >> 32 for a * x < 2^31.
+FD_HD uint32_t fd_reciprocal(int x) { return (uint32_t)(((1u << 31) + (uint32_t)x - 1) / (uint32_t)x); }
 
 // Slices of a pair's output: CTA x of a cluster or a mailbox reduces float4 elements x<<l ... Slices must not outnumber the
 // CTAs, nor a slice the threads (32*W): if fd_slice_log2(...) > log2(32*W), use chunk.
@@ -148,7 +156,8 @@ FD_HD int fd_decode_stages(int row_bytes, int W) {
 // Dynamic shared memory of fd_decode_*: ring, (M, L) of each warp, received slices, barrier and flag. row_bytes is D times the
 // bytes of a KV element.
 FD_HD uint32_t fd_decode_smem(int row_bytes, int D, int N, int W, int stages) {
-  return (uint32_t)(W * stages * 32 * row_bytes + W * N * 8 + N * fd_row_f4(D) * 16 + 256 * 8 + 64);
+  int box = N * fd_row_f4(D) > 32 * W ? N * fd_row_f4(D) : 32 * W;
+  return (uint32_t)(W * stages * 32 * row_bytes + W * N * 8 + box * 16 + 256 * 8 + 16);
 }
 #undef FD_HD
 #endif

@@ -1,0 +1,6 @@
+#include "decode_entry.cuh"
+
+FD_DECODE_e4m3_64(FD_DECODE_ENTRY)
+#if FD_SM90
+FD_DECODE_e4m3_64_SM90(FD_DECODE_ENTRY)
+#endif
