@@ -61,7 +61,7 @@ func hfVocabulary(d *safetensors.File) (vocabulary, error) {
 	v := vocabulary{Tokenizer: t}
 	if len(d.TokenizerConfig) > 0 {
 		if err := json.Unmarshal(d.TokenizerConfig, &c); err != nil {
-			return v, fmt.Errorf("tokenizer_config.json: %w", err)
+			return v, fmt.Errorf("tokenizer_config.json: %w", weights.Short(err))
 		}
 		_ = json.Unmarshal(c.Template, &v.template) // a list of named templates is left to the caller's own
 	}

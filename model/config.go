@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/flashdecode/flashdecode/ops"
+	"github.com/flashdecode/flashdecode/weights"
 )
 
 // Config is the shape of a model, complete and checked.
@@ -176,5 +177,5 @@ func (c *Config) KVLayout() ops.KVLayout {
 
 // unknownArch names what is not supported and what is.
 func unknownArch(name string) error {
-	return fmt.Errorf("model: unknown architecture %q (supported: %v)", name, Architectures)
+	return fmt.Errorf("model: unknown architecture %s (supported: %v)", weights.Quote(name), Architectures)
 }

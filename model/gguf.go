@@ -57,7 +57,7 @@ func ConfigFromGGUF(meta Meta, src weights.Source) (Config, error) {
 		return c, fmt.Errorf("model: %w", err)
 	}
 	if len(t.Shape) != 2 {
-		return c, fmt.Errorf("model: tensor %q has shape %v, want a matrix", t.Name, t.Shape)
+		return c, fmt.Errorf("model: tensor %s has shape %v, want a matrix", weights.Quote(t.Name), t.Shape)
 	}
 	c.Vocab = t.Shape[0]
 	if err := c.check(); err != nil {
@@ -121,7 +121,7 @@ func (r *metaReader) kvHeads(qHeads int) int {
 	}
 	for _, n := range ns {
 		if n != ns[0] {
-			keep(r, 0, fmt.Errorf("key %q: layers with different numbers of heads are not supported", k))
+			keep(r, 0, fmt.Errorf("key %s: layers with different numbers of heads are not supported", weights.Quote(k)))
 		}
 	}
 	return ns[0]
@@ -135,7 +135,7 @@ func (r *metaReader) rope(headDim int) RopeConfig {
 	case "linear":
 		c.Factor = r.floatOr("rope.scaling.factor", 1)
 	default:
-		keep(r, 0, fmt.Errorf("unknown rope scaling %q (supported: none, linear, factors in %s)", kind, ggufTable[roleRopeFactors]))
+		keep(r, 0, fmt.Errorf("unknown rope scaling %s (supported: none, linear, factors in %s)", weights.Quote(kind), ggufTable[roleRopeFactors]))
 	}
 	return c
 }
@@ -184,7 +184,7 @@ func (r *metaReader) windows(c *Config) {
 	c.Window, c.Windowed = w, make([]bool, c.Layers)
 	if flags, err := r.meta.Bools(k); r.meta.Has(k) && err == nil {
 		if len(flags) != c.Layers {
-			keep(r, 0, fmt.Errorf("key %q: %d flags for %d layers", k, len(flags), c.Layers))
+			keep(r, 0, fmt.Errorf("key %s: %d flags for %d layers", weights.Quote(k), len(flags), c.Layers))
 			return
 		}
 		copy(c.Windowed, flags)

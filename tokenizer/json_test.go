@@ -24,7 +24,7 @@ func TestFromJSONRejects(t *testing.T) {
 		"empty":      {json: "{}", want: "model vocab"},
 		"unigram":    {json: `{"model":{"type":"Unigram","vocab":[["a",0.5]]}}`, want: `model type "Unigram"`, unsupported: true},
 		"regex":      {json: string(tiny(":P,", `:{"type":"Split","pattern":{"Regex":"x+"},"behavior":"Isolated"},`)), want: `"x+"`, unsupported: true},
-		"behaviour":  {json: string(tiny(":P,", `:{"type":"Split","pattern":{"Regex":"\\p{N}"},"behavior":"Removed"},`)), want: "behavior Removed", unsupported: true},
+		"behaviour":  {json: string(tiny(":P,", `:{"type":"Split","pattern":{"Regex":"\\p{N}"},"behavior":"Removed"},`)), want: `behavior "Removed"`, unsupported: true},
 		"pre":        {json: string(tiny(":P,", `:{"type":"Whitespace"},`)), want: `pre_tokenizer "Whitespace"`, unsupported: true},
 		"normalizer": {json: string(tiny(":N,", `:{"type":"Lowercase"},`)), want: `normalizer "Lowercase"`, unsupported: true},
 		"growth": {json: string(tiny(":N,", `:{"type":"Replace","pattern":{"String":"a"},"content":"`+strings.Repeat("a", 100)+`"},`)),
@@ -114,6 +114,36 @@ func TestMetaspaceFirst(t *testing.T) {
 	}
 }
 
+// TestFromJSONLongNames: no error repeats all of a name that a damaged file claims.
+func TestFromJSONLongNames(t *testing.T) {
+	long := strings.Repeat("ü", 30000)
+	part := `:{"type":"` + long + `"},`
+	files := map[string][]byte{
+		"normalizer": tiny(":N,", part), "pre_tokenizer": tiny(":P,", part), "decoder": tiny(":D,", part), "post_processor": tiny(":O,", part),
+		"split":    tiny(":P,", `:{"type":"Split","pattern":{"String":"`+long+`"},"behavior":"`+long+`"},`),
+		"regex":    tiny(":P,", `:{"type":"Split","pattern":{"Regex":"`+long+`"},"behavior":"x"},`),
+		"behavior": tiny(":P,", `:{"type":"Split","pattern":{"Regex":"[\\r\\n]"},"behavior":"`+long+`"},`),
+		"scheme":   tiny(":P,", `:{"type":"Metaspace","replacement":"▁","prepend_scheme":"`+long+`"},`),
+		"replace":  tiny(":N,", `:{"type":"Replace","pattern":{"String":"a"},"content":"`+long+`"},`),
+		"number":   tiny(":N,", `:{"type":`+strings.Repeat("7", 30000)+`},`),
+		"id":       []byte(strings.Replace(string(tiny()), `{"a":0,`, `{"`+long+`":-1,"a":0,`, 1)),
+		"shared":   []byte(strings.Replace(string(tiny()), `{"a":0,`, `{"`+long+`":0,"a":0,`, 1)),
+	}
+	for name, file := range files {
+		if _, err := FromJSON(file, nil); err == nil || len(err.Error()) > 900 {
+			t.Errorf("%s: %.1200v", name, err)
+		}
+	}
+	if _, err := FromJSON(tiny(), []byte(`{"bos_token":"`+long+`"}`)); err == nil || len(err.Error()) > 500 {
+		t.Errorf("%.900v", err)
+	}
+	for _, c := range []Config{{Model: long}, {Model: "gpt2", Pre: long, Tokens: []string{"a"}}, {Model: "gpt2", Pre: "gpt2", Tokens: []string{"a"}, Merges: []string{long}}} {
+		if _, err := New(c); err == nil || len(err.Error()) > 500 {
+			t.Errorf("%.900v", err)
+		}
+	}
+}
+
 func FuzzFromJSON(f *testing.F) {
 	f.Add(tiny(), []byte(`{"bos_token":"<s>"}`), "abc")
 	f.Add(tiny(":P,", `:{"type":"ByteLevel"},`, ":N,", `:{"type":"NFC"},`), []byte(nil), "a b\xff")
@@ -124,6 +154,9 @@ func FuzzFromJSON(f *testing.F) {
 	f.Fuzz(func(t *testing.T, file, config []byte, text string) {
 		tok, err := FromJSON(file, config)
 		if err != nil {
+			if len(err.Error()) > 1000 {
+				t.Fatalf("an error of %d bytes", len(err.Error()))
+			}
 			return
 		}
 		if limit := 2*len(file) + 1<<17; tok.VocabSize() > limit {

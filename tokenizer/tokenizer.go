@@ -148,8 +148,8 @@ func (t *Tokenizer) setMerges(merges [][2]string) error {
 			id = t.texts.get(m[0] + m[1])
 		}
 		if left < 0 || right < 0 || id < 0 {
-			return fmt.Errorf("tokenizer: merge %d of %q and %q: a part or the result is not in the vocabulary",
-				rank, m[0], m[1])
+			return fmt.Errorf("tokenizer: merge %d of %s and %s: a part or the result is not in the vocabulary",
+				rank, quote(m[0]), quote(m[1]))
 		}
 		t.pairs.set(left, right, uint32(rank), id)
 	}

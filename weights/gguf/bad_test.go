@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"io"
 	"math"
 	"runtime"
 	"strings"
@@ -108,6 +109,38 @@ func TestBadFiles(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestLongNames: no error repeats all of a name that a damaged file claims.
+func TestLongNames(t *testing.T) {
+	long := strings.Repeat("ü", maxName/2)
+	files := map[string][]byte{
+		"type": header(0, 1).str(long).u32(13).zeros(40), "bool": append(header(0, 1).str(long).u32(uint32(Bool)), 2),
+		"element": header(0, 1).array(long, 99, 1).zeros(40), "count": header(0, 1).array(long, Uint8, 41).zeros(40),
+		"strings": header(0, 1).array(long, String, 2).str("abc").u64(1 << 62).zeros(9), "cut": header(0, 1).array(long, String, 2).str("abcdefgh").zeros(7),
+		"twice": header(0, 2).str(long).u32(0).zeros(1).str(long).u32(0).zeros(1),
+		"dims":  header(1, 0).info(long, 0, 0, 1, 1, 1, 1, 1), "dim": header(1, 0).info(long, 0, 0, 1<<63).zeros(99),
+		"blocks": header(1, 0).info(long, 12, 0, 128, 2).zeros(999), "misaligned": header(1, 0).info(long, 0, 8, 4).zeros(99),
+		"beyond": header(1, 0).info(long, 0, 1<<40, 4).zeros(99), "again": header(2, 0).info(long, 0, 0, 4).info(long, 0, 32, 4).zeros(99),
+		"overlap": header(2, 0).info(long[2:], 0, 0, 9).info(long, 0, 32, 4).zeros(99),
+	}
+	for name, data := range files {
+		if _, err := Parse(data); err == nil || len(err.Error()) > 500 || !strings.Contains(err.Error(), "ü\"…") {
+			t.Errorf("%s: %.600v", name, err)
+		}
+	}
+	f, err := Parse(header(1, 1).str(long).u32(uint32(Bool)).zeros(1).info(long, 16, 0, 256).zeros(999))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, errs := f.Meta.Strings(long)
+	_, missing := f.Meta.Int("x" + long)
+	_, unsupported := f.Tensor(long)
+	for _, err := range []error{errs, missing, unsupported, Write(io.Discard, []KV{{long, struct{}{}}}, nil)} {
+		if err == nil || len(err.Error()) > 500 {
+			t.Errorf("%.600v", err)
+		}
 	}
 }
 

@@ -39,7 +39,7 @@ func (m *Meta) TypeOf(key string) (typ, elem ValueType, count int, ok bool) {
 func (m *Meta) get(key string) (value, error) {
 	v, ok := m.values[key]
 	if !ok {
-		return value{}, fmt.Errorf("gguf: key %q: %w", key, weights.ErrNotFound)
+		return value{}, fmt.Errorf("gguf: key %s: %w", weights.Quote(key), weights.ErrNotFound)
 	}
 	return v, nil
 }
@@ -53,7 +53,7 @@ func (v value) describe() string {
 }
 
 func wrongType(key, want string, v value) error {
-	return fmt.Errorf("gguf: key %q: want %s, found %s", key, want, v.describe())
+	return fmt.Errorf("gguf: key %s: want %s, found %s", weights.Quote(key), want, v.describe())
 }
 
 // integer returns the value of a scalar of an integer type: its bits sign-extended, and whether that is
@@ -111,7 +111,7 @@ func (m *Meta) Uint(key string) (uint64, error) {
 		return 0, wrongType(key, "an unsigned integer", v)
 	}
 	if negative {
-		return 0, fmt.Errorf("gguf: key %q: want an unsigned integer, found %d", key, int64(u))
+		return 0, fmt.Errorf("gguf: key %s: want an unsigned integer, found %d", weights.Quote(key), int64(u))
 	}
 	return u, nil
 }
@@ -127,7 +127,7 @@ func (m *Meta) Int(key string) (int, error) {
 		return 0, wrongType(key, "an integer", v)
 	}
 	if !negative && u > math.MaxInt || negative && int64(u) < math.MinInt {
-		return 0, fmt.Errorf("gguf: key %q: %d is too large", key, u)
+		return 0, fmt.Errorf("gguf: key %s: %d is too large", weights.Quote(key), u)
 	}
 	return int(u), nil
 }
@@ -225,7 +225,7 @@ func (m *Meta) Strings(key string) ([]string, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("gguf: key %q: %w", key, err)
+		return nil, fmt.Errorf("gguf: key %s: %w", weights.Quote(key), err)
 	}
 	return out, nil
 }
@@ -271,7 +271,7 @@ func integers[T int | int32](m *Meta, key string, v value, want string, lo, hi i
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("gguf: key %q: %w", key, err)
+		return nil, fmt.Errorf("gguf: key %s: %w", weights.Quote(key), err)
 	}
 	return out, nil
 }
@@ -292,7 +292,7 @@ func (m *Meta) Float32s(key string) ([]float32, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("gguf: key %q: %w", key, err)
+		return nil, fmt.Errorf("gguf: key %s: %w", weights.Quote(key), err)
 	}
 	return out, nil
 }
@@ -315,7 +315,7 @@ func (m *Meta) Bools(key string) ([]bool, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("gguf: key %q: %w", key, err)
+		return nil, fmt.Errorf("gguf: key %s: %w", weights.Quote(key), err)
 	}
 	return out, nil
 }

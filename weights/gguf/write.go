@@ -36,7 +36,7 @@ func Write(w io.Writer, meta []KV, tensors []weights.Tensor) error {
 	for _, kv := range meta {
 		head = appendString(head, kv.Key)
 		if head, err = appendValue(head, kv.Value); err != nil {
-			return fmt.Errorf("gguf: write: key %q: %w", kv.Key, err)
+			return fmt.Errorf("gguf: write: key %s: %w", weights.Quote(kv.Key), err)
 		}
 	}
 	offset := 0
@@ -52,7 +52,7 @@ func Write(w io.Writer, meta []KV, tensors []weights.Tensor) error {
 	for _, t := range tensors {
 		for _, b := range [][]byte{t.Data, zeros[:padding(len(t.Data), align)]} {
 			if _, err := w.Write(b); err != nil {
-				return fmt.Errorf("gguf: write: tensor %q: %w", t.Name, err)
+				return fmt.Errorf("gguf: write: tensor %s: %w", weights.Quote(t.Name), err)
 			}
 		}
 	}
@@ -71,13 +71,13 @@ func checkMeta(meta []KV) (align int, err error) {
 			return 0, fmt.Errorf("gguf: write: key of %d bytes (allowed: 1 to %d)", len(kv.Key), maxName)
 		}
 		if seen[kv.Key] {
-			return 0, fmt.Errorf("gguf: write: key %q: appears twice", kv.Key)
+			return 0, fmt.Errorf("gguf: write: key %s: appears twice", weights.Quote(kv.Key))
 		}
 		seen[kv.Key] = true
 		if kv.Key == "general.alignment" {
 			a, ok := kv.Value.(uint32)
 			if !ok || a == 0 || a&(a-1) != 0 || a > maxAlign {
-				return 0, fmt.Errorf("gguf: write: key %q: want a uint32 power of two up to %d, not %v", kv.Key, maxAlign, kv.Value)
+				return 0, fmt.Errorf("gguf: write: key %s: want a uint32 power of two up to %d, not %v", weights.Quote(kv.Key), maxAlign, kv.Value)
 			}
 			align = int(a)
 		}
@@ -93,29 +93,29 @@ func checkTensors(tensors []weights.Tensor) error {
 			return fmt.Errorf("gguf: write: tensor name of %d bytes (allowed: 1 to %d)", len(t.Name), maxName)
 		}
 		if seen[t.Name] {
-			return fmt.Errorf("gguf: write: tensor %q: appears twice", t.Name)
+			return fmt.Errorf("gguf: write: tensor %s: appears twice", weights.Quote(t.Name))
 		}
 		seen[t.Name] = true
 		if _, ok := idOf(t.Type); !ok {
-			return fmt.Errorf("gguf: write: tensor %q: unknown type %v", t.Name, t.Type)
+			return fmt.Errorf("gguf: write: tensor %s: unknown type %v", weights.Quote(t.Name), t.Type)
 		}
 		if len(t.Shape) == 0 || len(t.Shape) > maxDims {
-			return fmt.Errorf("gguf: write: tensor %q: %d dimensions (allowed: 1 to %d)", t.Name, len(t.Shape), maxDims)
+			return fmt.Errorf("gguf: write: tensor %s: %d dimensions (allowed: 1 to %d)", weights.Quote(t.Name), len(t.Shape), maxDims)
 		}
 		rows, cols := 1, t.Shape[len(t.Shape)-1]
 		for _, d := range t.Shape[:len(t.Shape)-1] {
 			if d < 0 || d > 0 && rows > math.MaxInt/d {
-				return fmt.Errorf("gguf: write: tensor %q: impossible shape %v", t.Name, t.Shape)
+				return fmt.Errorf("gguf: write: tensor %s: impossible shape %v", weights.Quote(t.Name), t.Shape)
 			}
 			rows *= d
 		}
 		if cols < 0 || cols%t.Type.BlockSize() != 0 {
-			return fmt.Errorf("gguf: write: tensor %q: rows of %d weights are not whole %v blocks of %d",
-				t.Name, cols, t.Type, t.Type.BlockSize())
+			return fmt.Errorf("gguf: write: tensor %s: rows of %d weights are not whole %v blocks of %d",
+				weights.Quote(t.Name), cols, t.Type, t.Type.BlockSize())
 		}
 		row := t.Type.RowBytes(cols)
 		if row > 0 && rows > math.MaxInt/row || rows*row != len(t.Data) {
-			return fmt.Errorf("gguf: write: tensor %q: %d bytes of data do not make %v weights of %v", t.Name, len(t.Data), t.Shape, t.Type)
+			return fmt.Errorf("gguf: write: tensor %s: %d bytes of data do not make %v weights of %v", weights.Quote(t.Name), len(t.Data), t.Shape, t.Type)
 		}
 	}
 	return nil

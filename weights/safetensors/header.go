@@ -12,6 +12,7 @@ import (
 	"math/bits"
 	"slices"
 
+	"github.com/flashdecode/flashdecode/weights"
 	"github.com/flashdecode/flashdecode/weights/quant"
 )
 
@@ -98,22 +99,22 @@ func decodeHeader(head []byte) ([]Info, map[string]string, error) {
 			return nil, nil, fmt.Errorf("offset %d: a name is missing", 8+at)
 		}
 		if seen[name] {
-			return nil, nil, fmt.Errorf("offset %d: tensor %q appears twice", 8+at, name)
+			return nil, nil, fmt.Errorf("offset %d: tensor %s appears twice", 8+at, weights.Quote(name))
 		}
 		seen[name] = true
 		if name == "__metadata__" {
 			if err := dec.Decode(&meta); err != nil {
-				return nil, nil, fmt.Errorf("__metadata__: %w", err)
+				return nil, nil, fmt.Errorf("__metadata__: %w", weights.Short(err))
 			}
 			continue
 		}
 		var e entry
 		if err := dec.Decode(&e); err != nil {
-			return nil, nil, fmt.Errorf("offset %d: tensor %q: %w", 8+at, name, err)
+			return nil, nil, fmt.Errorf("offset %d: tensor %s: %w", 8+at, weights.Quote(name), weights.Short(err))
 		}
 		info, err := e.info(name)
 		if err != nil {
-			return nil, nil, fmt.Errorf("offset %d: tensor %q: %w", 8+at, name, err)
+			return nil, nil, fmt.Errorf("offset %d: tensor %s: %w", 8+at, weights.Quote(name), err)
 		}
 		infos = append(infos, info)
 	}
@@ -133,9 +134,18 @@ type entry struct {
 	Offsets []uint64 `json:"data_offsets"`
 }
 
+// Bounds on what a header may claim, far above real files: errors show both.
+const (
+	maxDType = 16
+	maxDims  = 32
+)
+
 func (e entry) info(name string) (Info, error) {
 	if e.DType == nil || e.Shape == nil || len(e.Offsets) != 2 {
 		return Info{}, errors.New(`want "dtype", "shape" and two "data_offsets"`)
+	}
+	if len(*e.DType) > maxDType || len(e.Shape) > maxDims {
+		return Info{}, fmt.Errorf("dtype %s with %d dimensions: want at most %d bytes and %d dimensions", weights.Quote(*e.DType), len(e.Shape), maxDType, maxDims)
 	}
 	begin, end := e.Offsets[0], e.Offsets[1]
 	if begin > end || end > math.MaxInt {
@@ -173,11 +183,11 @@ func place(infos []Info, start, size int64) error {
 			if t.Offset > end {
 				what = "leave a gap before them"
 			}
-			return fmt.Errorf("tensor %q: its bytes at %d %s, which ends at %d", t.Name, start+t.Offset, what, start+end)
+			return fmt.Errorf("tensor %s: its bytes at %d %s, which ends at %d", weights.Quote(t.Name), start+t.Offset, what, start+end)
 		}
 		if t.Bytes > size-end {
-			return fmt.Errorf("tensor %q: its %d bytes at %d reach beyond the end of the file at %d: the file is truncated or damaged",
-				t.Name, t.Bytes, start+t.Offset, start+size)
+			return fmt.Errorf("tensor %s: its %d bytes at %d reach beyond the end of the file at %d: the file is truncated or damaged",
+				weights.Quote(t.Name), t.Bytes, start+t.Offset, start+size)
 		}
 		end += t.Bytes
 		t.Offset += start

@@ -193,6 +193,29 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
+// TestLongNames: no error repeats all of a name, a type or a shape that a damaged file claims.
+func TestLongNames(t *testing.T) {
+	long := strings.Repeat("ü", 30000)
+	for _, c := range badFiles {
+		size := 0
+		if len(c.data) > 8 {
+			size = min(int(binary.LittleEndian.Uint64(c.data)), len(c.data)-8)
+		}
+		for from, to := range map[string]string{
+			`"a"`: `"` + long + `"`, `"b"`: `"` + long + `"`, `"c"`: `"` + long + `"`, `"x"`: `"` + long + `"`, `"F32"`: `"` + long + `"`,
+			`[2]`: "[" + strings.Repeat("1,", 30000) + "1]", `:5}`: ":" + strings.Repeat("5", 30000) + "}",
+		} {
+			if size == 0 || !strings.Contains(string(c.data[8:8+size]), from) {
+				continue
+			}
+			header := strings.ReplaceAll(string(c.data[8:8+size]), from, to)
+			if _, err := Parse(build(header, len(c.data)-8-size)); err == nil || len(err.Error()) > 700 {
+				t.Errorf("%s, %s: %.900v", c.name, from, err)
+			}
+		}
+	}
+}
+
 func TestHeaderLimit(t *testing.T) {
 	data := make([]byte, 8+maxHeader+1)
 	binary.LittleEndian.PutUint64(data, maxHeader+1)
@@ -268,8 +291,8 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		file, err := Parse(data)
 		if err != nil {
-			if file != nil {
-				t.Fatal("a file and an error")
+			if file != nil || len(err.Error()) > 2000 {
+				t.Fatalf("a file %v and an error of %d bytes", file != nil, len(err.Error()))
 			}
 			return
 		}
