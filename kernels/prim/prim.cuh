@@ -5,7 +5,7 @@
 //
 // A kernel includes this file and nothing of CUDA's. It may use these of CUDA's own names, which cpu.h defines too:
 // threadIdx, blockIdx, blockDim, gridDim, __syncthreads, __syncwarp, __shfl_*_sync, __any_sync, __all_sync, __ballot_sync,
-// __activemask, __byte_perm, __ffs, __popc, __clz, __ldg, __float_as_uint (and its kin), fmaxf, fminf, fmaf, min, max,
+// __byte_perm, __ffs, __popc, __clz, __ldg, __float_as_uint (and its kin), fmaxf, fminf, fmaf, min, max,
 // uint2, uint4, float2, float4, int2, int4 and their make_ functions. Everything else is in namespace fd.
 //
 // Three rules keep the two bodies one text:
