@@ -76,7 +76,7 @@ type LaunchCosts struct {
 }
 
 // residency returns what is known of kernels of that many warps.
-func (c *LaunchCosts) residency(warps int) *Residency {
+func (c *LaunchCosts) residency(warps int64) *Residency {
 	if warps == 4 {
 		return &c.W4
 	}
@@ -109,6 +109,13 @@ type LaunchRequest struct {
 	KVLen  int   // of the longest sequence
 	Tokens int64 // of all units; 0: Units·KVLen
 	Rows   int   // query rows × group of a unit: what a State holds
+	// Slice is the number of 16-byte pieces of a pair's output, which clusters and mailboxes share out so that a
+	// thread gets at most one; 0: few enough.
+	Slice int
+	// ChunkWarps is the number of warps of the kernel for chunks, items and single CTAs: 4, or 8 for 0.
+	ChunkWarps int
+	// ChunkCTAs is the most CTAs of a grid of chunks, for which States have room; 0: any.
+	ChunkCTAs int
 	// Only says which combines may be chosen, as bits 1<<Combine; 0: any. A device may lack a kernel, a
 	// caller may want one variant.
 	Only uint16
@@ -121,6 +128,7 @@ type launcher struct {
 	r     *LaunchRequest
 	lim   *Limits
 	pairs int64
+	chunk int64 // warps of a chunk's CTA
 	tiles int64 // of the longest sequence
 	total int64 // tiles of all pairs
 	best  Launch
@@ -130,7 +138,7 @@ type launcher struct {
 // a microsecond, so that a host may call it with every batch. Lengths that differ much make fixed shares of CTAs
 // per pair wait for the longest: then only chunks and items are left by their cost.
 func ChooseLaunch(r LaunchRequest, lim *Limits) (Launch, error) {
-	if lim.Launch.W8.CTAs < 1 {
+	if lim.Launch.W4.CTAs < 1 && lim.Launch.W8.CTAs < 1 {
 		return Launch{}, fmt.Errorf("plan: limits %q have no constants for launches", lim.Name)
 	}
 	if r.Units < 1 || r.KVLen < 0 || r.KVLen > maxTokens || r.Rows < 1 || r.Tokens < 0 {
@@ -139,14 +147,17 @@ func ChooseLaunch(r LaunchRequest, lim *Limits) (Launch, error) {
 	if err := r.Shape.check(); err != nil {
 		return Launch{}, err
 	}
-	l := launcher{r: &r, lim: lim, pairs: int64(r.Units) * int64(r.Shape.KVHeads)}
+	l := launcher{r: &r, lim: lim, chunk: 8, pairs: int64(r.Units) * int64(r.Shape.KVHeads)}
 	l.tiles = max(1, ceilDiv(int64(r.KVLen), TileTokens))
 	l.total = l.pairs * l.tiles
 	if r.Tokens > 0 {
 		l.total = max(1, min(l.total, ceilDiv(r.Tokens*int64(r.Shape.KVHeads), TileTokens)))
 	}
+	if r.ChunkWarps == 4 {
+		l.chunk = 4
+	}
 	l.single()
-	for _, warps := range [...]int{4, 8} {
+	for _, warps := range [...]int64{4, 8} {
 		l.clusters(warps)
 		l.mailboxes(warps)
 	}
@@ -201,43 +212,41 @@ func (l *launcher) baseNS(warps, tiles int64) int64 {
 	return l.lim.Launch.BaseNS + l.lim.Launch.W8NS + ns
 }
 
-// single is one CTA a pair, of 4 warps if that suffices.
+// single is one CTA a pair.
 func (l *launcher) single() {
-	if !l.r.may(CombineNone) {
+	c := &l.lim.Launch
+	slots := int64(c.residency(l.chunk).CTAs)
+	if !l.r.may(CombineNone) || slots < 1 {
 		return
 	}
-	for _, warps := range [...]int{4, 8} {
-		c := &l.lim.Launch
-		slots := int64(c.residency(warps).CTAs)
-		if slots < 1 {
-			continue
-		}
-		// CTAs of unequal sequences fill in behind each other; the longest may begin last but is not split.
-		perSlot := max(l.tiles, ceilDiv(l.total, slots))
-		waves := ceilDiv(l.pairs, slots)
-		if l.total == l.pairs*l.tiles {
-			perSlot = waves * l.tiles
-		}
-		l.offer(Launch{Combine: CombineNone, Warps: warps, Splits: 1, Chunk: int(l.tiles) * TileTokens, CTAs: int(l.pairs),
-			EstNS: l.baseNS(int64(warps), perSlot) + (waves-1)*c.WaveNS})
+	// CTAs of unequal sequences fill in behind each other; the longest may begin last but is not split.
+	perSlot := max(l.tiles, ceilDiv(l.total, slots))
+	waves := ceilDiv(l.pairs, slots)
+	if l.total == l.pairs*l.tiles {
+		perSlot = waves * l.tiles
 	}
+	l.offer(Launch{Combine: CombineNone, Warps: int(l.chunk), Splits: 1, Chunk: int(l.tiles) * TileTokens, CTAs: int(l.pairs),
+		EstNS: l.baseNS(l.chunk, perSlot) + (waves-1)*c.WaveNS})
 }
 
 // clusters are powers of two up to 16 CTAs, as long as each warp has a tile and one wave holds all.
-func (l *launcher) clusters(warps int) {
+func (l *launcher) clusters(warps int64) {
 	if !l.r.may(CombineCluster) {
 		return
 	}
 	c := &l.lim.Launch
 	for i, fit := range c.residency(warps).Clusters {
 		p := int64(1) << i
-		if p < 2 || int64(fit) < l.pairs || p > 2 && p/2*int64(warps) >= l.tiles {
+		if p < 2 || int64(fit) < l.pairs || p > 2 && p/2*warps >= l.tiles || !l.slices(p, warps) {
 			continue
 		}
-		l.offer(Launch{Combine: CombineCluster, Warps: warps, Splits: int(p), CTAs: int(l.pairs * p),
-			EstNS: c.ClusterNS + p*c.ClusterEa + l.baseNS(int64(warps), l.share(p, int64(warps)))})
+		l.offer(Launch{Combine: CombineCluster, Warps: int(warps), Splits: int(p), CTAs: int(l.pairs * p),
+			EstNS: c.ClusterNS + p*c.ClusterEa + l.baseNS(warps, l.share(p, warps))})
 	}
 }
+
+// slices says whether p CTAs have threads enough for the output that they share out.
+func (l *launcher) slices(p, warps int64) bool { return ceilDiv(int64(l.r.Slice), p) <= 32*warps }
 
 // share is the tiles of the busiest CTA when p CTAs take them in turn, each as many at a time as it has warps.
 func (l *launcher) share(p, warps int64) int64 {
@@ -245,29 +254,32 @@ func (l *launcher) share(p, warps int64) int64 {
 }
 
 // mailboxes are any number of CTAs that fit at the same time.
-func (l *launcher) mailboxes(warps int) {
+func (l *launcher) mailboxes(warps int64) {
 	if !l.r.may(CombineMailbox) {
 		return
 	}
 	c := &l.lim.Launch
-	most := min(int64(c.residency(warps).CTAs)/l.pairs, ceilDiv(l.tiles, int64(warps)))
+	most := min(int64(c.residency(warps).CTAs)/l.pairs, ceilDiv(l.tiles, warps))
 	for p := int64(2); p <= most; p++ {
-		if p > 2 && p < most && l.share(p, int64(warps)) == l.share(p-1, int64(warps)) {
+		if !l.slices(p, warps) || p > 2 && p < most && l.share(p, warps) == l.share(p-1, warps) {
 			continue // more States for the same share
 		}
-		l.offer(Launch{Combine: CombineMailbox, Warps: warps, Splits: int(p), CTAs: int(l.pairs * p),
-			EstNS: c.MailboxNS + p*c.MailboxEa + l.baseNS(int64(warps), l.share(p, int64(warps)))})
+		l.offer(Launch{Combine: CombineMailbox, Warps: int(warps), Splits: int(p), CTAs: int(l.pairs * p),
+			EstNS: c.MailboxNS + p*c.MailboxEa + l.baseNS(warps, l.share(p, warps))})
 	}
 }
 
 // chunks are 32 to 1,024 tiles a CTA.
 func (l *launcher) chunks() {
 	c := &l.lim.Launch
-	slots := int64(c.W8.CTAs)
+	slots := int64(c.residency(l.chunk).CTAs)
 	for chunk := int64(32); chunk <= 1024; chunk *= 2 {
 		p := ceilDiv(l.tiles, chunk)
-		if p < 2 {
+		if p < 2 || slots < 1 {
 			return
+		}
+		if l.r.ChunkCTAs > 0 && p*l.pairs > int64(l.r.ChunkCTAs) {
+			continue
 		}
 		size := min(chunk, l.tiles)
 		work := ceilDiv(l.total, size) // CTAs that find tokens
@@ -280,8 +292,8 @@ func (l *launcher) chunks() {
 		if waves > 2 { // CTAs drift apart, and the last wave costs what it holds
 			perSlot = ceilDiv(work*size, slots) + size/2
 		}
-		cost += l.baseNS(8, perSlot)
-		even := Launch{Combine: CombineChunk, Warps: 8, Splits: int(p), Chunk: int(chunk) * TileTokens, CTAs: int(l.pairs * p), EstNS: cost}
+		cost += l.baseNS(l.chunk, perSlot)
+		even := Launch{Combine: CombineChunk, Warps: int(l.chunk), Splits: int(p), Chunk: int(chunk) * TileTokens, CTAs: int(l.pairs * p), EstNS: cost}
 		even.EstNS += (l.pairs*p - work) / slots * c.WaveNS / 4 // CTAs that return at once
 		if l.r.may(CombineChunk) {
 			l.offer(even)
@@ -301,9 +313,12 @@ func (l *launcher) items() {
 		return
 	}
 	c := &l.lim.Launch
-	slots := int64(c.W8.CTAs)
-	perSlot := max(ceilDiv(l.total, slots), 4*8) // at least four rounds of its warps
+	slots := int64(c.residency(l.chunk).CTAs)
+	if slots < 1 {
+		return
+	}
+	perSlot := max(ceilDiv(l.total, slots), 4*l.chunk) // at least four rounds of its warps
 	p := ceilDiv(l.tiles, perSlot)
-	l.offer(Launch{Combine: CombineItems, Warps: 8, Splits: int(p), CTAs: int(min(slots*2, l.pairs*p)),
-		EstNS: 2*c.ChunkNS + min(p, 32)*c.ChunkEa + l.baseNS(8, perSlot+perSlot/8)})
+	l.offer(Launch{Combine: CombineItems, Warps: int(l.chunk), Splits: int(p), CTAs: int(min(slots*2, l.pairs*p)),
+		EstNS: 2*c.ChunkNS + min(p, 32)*c.ChunkEa + l.baseNS(l.chunk, perSlot+perSlot/8)})
 }

@@ -49,11 +49,12 @@ func TestLaunchFits(t *testing.T) {
 		if rng.IntN(2) == 0 {
 			r.Tokens = rng.Int64N(int64(r.Units)*int64(r.KVLen) + 1)
 		}
+		r.Slice, r.ChunkWarps, r.ChunkCTAs = min(r.Rows, 16)*32, 4*rng.IntN(3), 4096
 		l, err := ChooseLaunch(r, &lim)
 		if err != nil {
 			t.Fatal(err)
 		}
-		pairs, res := r.Units*r.Shape.KVHeads, lim.Launch.residency(l.Warps)
+		pairs, res := r.Units*r.Shape.KVHeads, lim.Launch.residency(int64(l.Warps))
 		what := fmt.Sprintf("%s, %d pairs of %d tokens (%d in all): %v, %d CTAs", lim.Name, pairs, r.KVLen, r.Tokens, l, l.CTAs)
 		switch l.Combine {
 		case CombineCluster:
@@ -61,14 +62,17 @@ func TestLaunchFits(t *testing.T) {
 			for i, n := range res.Clusters {
 				fits = fits || l.Splits == 1<<i && n >= pairs
 			}
-			if !fits || l.CTAs != pairs*l.Splits {
+			if fits = fits && (r.Slice+l.Splits-1)/l.Splits <= 32*l.Warps; !fits || l.CTAs != pairs*l.Splits {
 				t.Error(what, "clusters are not resident")
 			}
 		case CombineMailbox:
-			if l.CTAs != pairs*l.Splits || l.CTAs > res.CTAs {
+			if (r.Slice+l.Splits-1)/l.Splits > 32*l.Warps || l.CTAs != pairs*l.Splits || l.CTAs > res.CTAs {
 				t.Error(what, "CTAs are not resident")
 			}
 		case CombineChunk, CombineSecond, CombineNone:
+			if l.Combine != CombineNone && l.CTAs > r.ChunkCTAs {
+				t.Error(what, "more CTAs than States have room for")
+			}
 			if l.Splits*l.Chunk < r.KVLen || (l.Splits-1)*l.Chunk >= max(r.KVLen, 1) {
 				t.Error(what, "chunks do not cover the tokens")
 			}
