@@ -21,7 +21,7 @@ type foldArgs struct {
 	m       *float32 // [rows]
 	l       *float32 // [rows][16], partial sums by lane
 	o       *float32 // [rows][dim]
-	p       *float32 // [rows][64] scores, then weights; Q8_0: [rows][dim/32][64] scaled weights follow
+	p       *float32 // [rows][64] scores, then weights; Q8_0: [dim/32] integer weights follow, q8WeightWords
 	mask    *uint64  // [rows], bit t: the row sees token t of the stripe; nil: every row sees all 64
 	lo, hi  int64    // tokens of each stripe whose values are read: [0, 64) unless mask is set
 	dim     int64
@@ -39,6 +39,10 @@ type body struct {
 	fold    func(l Layout, a *foldArgs)                      // a.stripes stripes, a.rows rows
 	read    func(l Layout, base unsafe.Pointer, off []int64) // every byte of the tiles
 }
+
+// q8WeightWords is the size of a group's integer weights of 32 dimensions: 16 bits a token, and a scale a
+// row, padded.
+const q8WeightWords = maxGroup*stripeTokens/2 + TileTokens
 
 // Scratch is a worker's buffers. The zero value is ready; they grow to what the largest Item needs.
 type Scratch struct {
@@ -115,11 +119,11 @@ func (s *Scratch) begin(k *Kernels, it *Item) {
 	for r := range it.Rows {
 		s.l[r*TileTokens] = it.L[r]
 	}
-	weights := 1
+	scores := maxGroup * stripeTokens
 	if k.layout.Type == quant.Q8_0 {
-		weights += d / blockDims
+		scores += d / blockDims * q8WeightWords
 	}
-	grow(&s.p, maxGroup*stripeTokens*weights)
+	grow(&s.p, scores)
 	s.args = foldArgs{
 		base: it.Base, p: &s.p[0], dim: int64(d), vOff: int64(k.layout.KBytes), softcap: it.Softcap,
 	}

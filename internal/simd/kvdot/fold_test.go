@@ -106,6 +106,10 @@ type want struct {
 // reference M is rounded, which costs eps·|M|. An error δ of the scores is a factor e^±δ of the weights,
 // and the exponential adds 8·eps, the sums of n weights and n values at most n·eps, in practice far less
 // because they are lanes of random signs: √n·eps·4 is allowed. Hence |out error| ≤ (2δ + …)·max|v|.
+//
+// Q8_0's weights are rounded to integers: those of a stripe, times their scales, to multiples of the largest
+// weight times the largest scale over 32767. So each of n weights of a stripe is off by at most max p/65534 in
+// units of max|v|, independently: 4·√n of that is allowed, summed over the stripes as √Σ.
 func (c *cache) reference(it *Item, r int) want {
 	d := c.l.HeadDim
 	q := widen(it.Q[r*d : (r+1)*d])
@@ -136,10 +140,17 @@ func (c *cache) reference(it *Item, r int) want {
 		s[t], top, delta = dot, max(top, dot), max(delta, e)
 	}
 	w := want{out: make([]float64, d)}
-	var sum float64
+	var sum, rounding, stripeTop float64
 	for t := range s {
 		p := math.Exp(s[t] - top)
 		sum += p
+		if t == 0 || (lo+t)%stripeTokens == 0 {
+			stripeTop = 0
+			for u := t; u < len(s) && (u == t || (lo+u)%stripeTokens != 0); u++ {
+				stripeTop = max(stripeTop, math.Exp(s[u]-top))
+			}
+		}
+		rounding += stripeTop * stripeTop
 		for i, x := range c.v[lo+t] {
 			w.out[i] += p * x
 		}
@@ -150,6 +161,9 @@ func (c *cache) reference(it *Item, r int) want {
 	w.lse = top + math.Log(sum)
 	w.lseSlack = delta + eps*(2*math.Abs(top)+16+4*math.Sqrt(float64(len(s))))
 	w.outSlack = vMax * (math.Expm1(2*delta) + eps*(16+4*math.Sqrt(float64(len(s)))))
+	if c.l.Type == quant.Q8_0 {
+		w.outSlack += vMax * 4 * math.Sqrt(rounding) / (2 * 32767 * sum)
+	}
 	return w
 }
 

@@ -27,16 +27,15 @@ var folds2 = map[quant.Type][]func(*byte){
 func bodyOf(level simd.Level, l Layout) body {
 	switch level {
 	case simd.AVX512:
-		return asmBody(folds512[l.Type], readAVX512, splitQuery512)
+		return asmBody(level, folds512[l.Type], readAVX512)
 	case simd.AVX2:
-		return asmBody(folds2[l.Type], readAVX2, splitQuery2)
+		return asmBody(level, folds2[l.Type], readAVX2)
 	}
 	return genericBody
 }
 
-// asmBody wraps generated bodies, fold[i] for i+1 rows. splitQuery writes four 16-bit queries as the two
-// words of a Q8_0 body.
-func asmBody(fold []func(*byte), read func(*byte), splitQuery func(q [4]int16) [2]uint32) body {
+// asmBody wraps generated bodies, fold[i] for i+1 rows.
+func asmBody(level simd.Level, fold []func(*byte), read func(*byte)) body {
 	return body{
 		group: len(fold),
 		qWords: func(l Layout, rows int) int {
@@ -47,11 +46,13 @@ func asmBody(fold []func(*byte), read func(*byte), splitQuery func(q [4]int16) [
 		},
 		prepare: func(l Layout, dst, q []float32, rows int) {
 			if l.Type == quant.Q8_0 {
-				prepareQ8(dst, q, rows, splitQuery)
+				prepareQ8(dst, q, rows, level)
 				return
 			}
-			for i, x := range q { // [dim][rows], so that one pointer walks it
-				dst[i%l.HeadDim*rows+i/l.HeadDim] = x
+			for r := range rows { // [dim][rows], so that one pointer walks it
+				for i, x := range q[r*l.HeadDim : (r+1)*l.HeadDim] {
+					dst[i*rows+r] = x
+				}
 			}
 		},
 		fold: func(_ Layout, a *foldArgs) { fold[a.rows-1]((*byte)(unsafe.Pointer(a))) },

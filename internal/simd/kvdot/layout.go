@@ -103,6 +103,12 @@ func (l Layout) keyAt(k []byte, slot, d int) float32 {
 	return quant.F16ToF32(u16At(k, d/blockDims*TileTokens+slot)) * float32(int(code)-128)
 }
 
+// valueCode is where the code of a Q8_0 value lies in the value part.
+func (l Layout) valueCode(slot, d int) int {
+	block := l.scaleBytes() + d/blockDims*blockDims*TileTokens
+	return block + (slot/4*blockDims+d%blockDims)*4 + slot%4
+}
+
 func (l Layout) valueAt(v []byte, slot, d int) float32 {
 	i := slot*l.HeadDim + d
 	switch l.Type {
@@ -113,6 +119,6 @@ func (l Layout) valueAt(v []byte, slot, d int) float32 {
 	case quant.BF16:
 		return quant.BF16ToF32(u16At(v, i))
 	}
-	code := int8(v[l.scaleBytes()+i])
+	code := int8(v[l.valueCode(slot, d)])
 	return quant.F16ToF32(u16At(v, d/blockDims*TileTokens+slot)) * float32(code)
 }

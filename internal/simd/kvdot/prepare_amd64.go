@@ -2,7 +2,11 @@
 
 package kvdot
 
-import "math"
+import (
+	"math"
+
+	"github.com/flashdecode/flashdecode/internal/simd"
+)
 
 // q8QueryWords is the size of one row's 32 dimensions prepared for a Q8_0 body: two words for every four
 // dimensions, a correction, a scale.
@@ -15,24 +19,25 @@ const q8QueryMax = 127 << 8
 // prepareQ8 writes q, [rows][dim], as 16-bit integers with a scale per 32 dimensions. Eight bits would add
 // as much error as Q8_0 keys have themselves; sixteen are off by at most scale/2, 2⁻¹⁶ of the block's
 // largest query. dst holds per block [8][rows][2] words of four dimensions, [rows] corrections -128·Σq and
-// [rows] scales.
-func prepareQ8(dst, q []float32, rows int, split func([4]int16) [2]uint32) {
+// [rows] scales. It runs once an item and is as much as a stripe or two: hence the rounding by addition.
+func prepareQ8(dst, q []float32, rows int, level simd.Level) {
+	const round = 3 << 22 // adding it leaves no bits for a fraction
 	dim := len(q) / rows
 	for b := 0; b < dim; b += blockDims {
 		out := dst[b/blockDims*rows*q8QueryWords:][:rows*q8QueryWords]
 		for r := range rows {
-			x := q[r*dim+b : r*dim+b+blockDims]
+			x := (*[blockDims]float32)(q[r*dim+b:])
 			scale, inverse := q8Scale(x)
+			var c [blockDims]int32
 			var sum int32
-			for i := 0; i < blockDims; i += 4 {
-				var c [4]int16
-				for j := range c {
-					c[j] = int16(math.RoundToEven(float64(x[i+j] * inverse)))
-					sum += int32(c[j])
-				}
-				w := split(c)
-				to := out[(i/4*rows+r)*2:]
-				to[0], to[1] = math.Float32frombits(w[0]), math.Float32frombits(w[1])
+			for i, v := range x {
+				c[i] = int32(math.Float32bits(float32(v*inverse)+round) - math.Float32bits(round))
+				sum += c[i]
+			}
+			if level == simd.AVX512 { // not a func value, to which c would escape
+				splitQuery512(out[2*r:], 2*rows, &c)
+			} else {
+				splitQuery2(out[2*r:], 2*rows, &c)
 			}
 			out[blockDims/4*2*rows+r] = math.Float32frombits(uint32(-128 * sum))
 			out[(blockDims/4*2+1)*rows+r] = scale
@@ -41,30 +46,35 @@ func prepareQ8(dst, q []float32, rows int, split func([4]int16) [2]uint32) {
 }
 
 // q8Scale returns the step of a block's 16-bit queries and its inverse, 0 for a block of zeros.
-func q8Scale(x []float32) (scale, inverse float32) {
-	var top float32
+func q8Scale(x *[blockDims]float32) (scale, inverse float32) {
+	var top uint32 // numbers without a sign compare as integers
 	for _, v := range x {
-		top = max(top, float32(math.Abs(float64(v))))
+		top = max(top, math.Float32bits(v)&^(1<<31))
 	}
-	if top < math.SmallestNonzeroFloat32*(1<<23)*q8QueryMax {
+	t := math.Float32frombits(top)
+	if t < math.SmallestNonzeroFloat32*(1<<23)*q8QueryMax {
 		return 0, 0 // the inverse might overflow; such a query gives scores of 0
 	}
-	return top / q8QueryMax, q8QueryMax / top
+	return t / q8QueryMax, q8QueryMax / t
 }
 
-// splitQuery512 gives the upper bytes of four queries, then the lower ones, all signed.
-func splitQuery512(q [4]int16) (w [2]uint32) {
-	for i, x := range q {
-		lower := int8(x)
-		upper := (int32(x) - int32(lower)) >> 8
-		w[0] |= uint32(uint8(upper)) << (8 * i)
-		w[1] |= uint32(uint8(lower)) << (8 * i)
+// splitQuery512 writes a block's 16-bit queries as two words for every four, stride apart: the upper bytes,
+// then the lower ones, all signed.
+func splitQuery512(dst []float32, stride int, c *[blockDims]int32) {
+	for i := 0; i < blockDims; i += 4 {
+		var upper, lower uint32
+		for j, x := range c[i : i+4] {
+			lower |= uint32(uint8(x)) << (8 * j)
+			upper |= uint32(uint8((x+128)>>8)) << (8 * j)
+		}
+		dst[i/4*stride], dst[i/4*stride+1] = math.Float32frombits(upper), math.Float32frombits(lower)
 	}
-	return w
 }
 
-// splitQuery2 gives queries 0 and 2, then 1 and 3, as 16-bit halves.
-func splitQuery2(q [4]int16) [2]uint32 {
-	pair := func(a, b int16) uint32 { return uint32(uint16(a)) | uint32(uint16(b))<<16 }
-	return [2]uint32{pair(q[0], q[2]), pair(q[1], q[3])}
+// splitQuery2 writes queries 0 and 2, then 1 and 3, as 16-bit halves.
+func splitQuery2(dst []float32, stride int, c *[blockDims]int32) {
+	for i := 0; i < blockDims; i += 4 {
+		pair := func(a, b int32) float32 { return math.Float32frombits(uint32(uint16(a)) | uint32(b)<<16) }
+		dst[i/4*stride], dst[i/4*stride+1] = pair(c[i], c[i+2]), pair(c[i+1], c[i+3])
+	}
 }

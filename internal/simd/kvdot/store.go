@@ -86,11 +86,14 @@ func scatterQ8Key(dst []byte, codes, slot int, row []byte) {
 	}
 }
 
+// scatterQ8Value spreads Q8_0 blocks over a value part.
 func scatterQ8Value(dst []byte, l Layout, slot int, row []byte) {
-	codes := dst[l.scaleBytes()+slot*l.HeadDim:]
 	for i := 0; len(row) > 0; i++ {
 		putU16(dst, i*TileTokens+slot, u16At(row, 0))
-		copy(codes[i*blockDims:(i+1)*blockDims], row[2:])
+		codes := dst[l.valueCode(slot, i*blockDims):]
+		for d, c := range row[2 : 2+blockDims] {
+			codes[4*d] = c
+		}
 		row = row[2+blockDims:]
 	}
 }

@@ -154,10 +154,10 @@ dims3:
 cap5:
 	VBROADCASTSS 116(AX), Y0
 	VMULPS       (BX), Y0, Y0
-	VANDPS       foldConst_avx2<>+512(SB), Y0, Y1
-	VANDPS       foldConst_avx2<>+480(SB), Y0, Y2
-	VCMPPS       $0x11, foldConst_avx2<>+544(SB), Y1, Y3
-	VMINPS       foldConst_avx2<>+576(SB), Y1, Y1
+	VANDPS       foldConst_avx2<>+640(SB), Y0, Y1
+	VANDPS       foldConst_avx2<>+608(SB), Y0, Y2
+	VCMPPS       $0x11, foldConst_avx2<>+672(SB), Y1, Y3
+	VMINPS       foldConst_avx2<>+704(SB), Y1, Y1
 	VADDPS       Y1, Y1, Y1
 	VMULPS       foldConst_avx2<>+64(SB), Y1, Y1
 	VMOVUPS      foldConst_avx2<>+288(SB), Y4
@@ -174,18 +174,18 @@ cap5:
 	VPADDD       foldConst_avx2<>+320(SB), Y4, Y4
 	VPSLLD       $0x17, Y4, Y4
 	VMULPS       Y4, Y5, Y5
-	VADDPS       foldConst_avx2<>+416(SB), Y5, Y5
-	VMOVUPS      foldConst_avx2<>+448(SB), Y1
+	VADDPS       foldConst_avx2<>+544(SB), Y5, Y5
+	VMOVUPS      foldConst_avx2<>+576(SB), Y1
 	VDIVPS       Y5, Y1, Y1
-	VMOVUPS      foldConst_avx2<>+416(SB), Y4
+	VMOVUPS      foldConst_avx2<>+544(SB), Y4
 	VSUBPS       Y1, Y4, Y1
 	VORPS        Y2, Y1, Y1
 	VMULPS       Y0, Y0, Y2
-	VMOVUPS      foldConst_avx2<>+608(SB), Y4
-	VFMADD213PS  foldConst_avx2<>+640(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+672(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+704(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+736(SB), Y2, Y4
+	VMOVUPS      foldConst_avx2<>+736(SB), Y4
+	VFMADD213PS  foldConst_avx2<>+768(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+800(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+832(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+864(SB), Y2, Y4
 	VMULPS       Y0, Y2, Y2
 	VFMADD213PS  Y0, Y2, Y4
 	VBLENDVPS    Y3, Y4, Y1, Y1
@@ -805,95 +805,127 @@ DATA foldConst_avx2<>+400(SB)/4, $0x00ff00ff
 DATA foldConst_avx2<>+404(SB)/4, $0x00ff00ff
 DATA foldConst_avx2<>+408(SB)/4, $0x00ff00ff
 DATA foldConst_avx2<>+412(SB)/4, $0x00ff00ff
-DATA foldConst_avx2<>+416(SB)/4, $0x3f800000
-DATA foldConst_avx2<>+420(SB)/4, $0x3f800000
-DATA foldConst_avx2<>+424(SB)/4, $0x3f800000
-DATA foldConst_avx2<>+428(SB)/4, $0x3f800000
-DATA foldConst_avx2<>+432(SB)/4, $0x3f800000
-DATA foldConst_avx2<>+436(SB)/4, $0x3f800000
-DATA foldConst_avx2<>+440(SB)/4, $0x3f800000
-DATA foldConst_avx2<>+444(SB)/4, $0x3f800000
-DATA foldConst_avx2<>+448(SB)/4, $0x40000000
-DATA foldConst_avx2<>+452(SB)/4, $0x40000000
-DATA foldConst_avx2<>+456(SB)/4, $0x40000000
-DATA foldConst_avx2<>+460(SB)/4, $0x40000000
-DATA foldConst_avx2<>+464(SB)/4, $0x40000000
-DATA foldConst_avx2<>+468(SB)/4, $0x40000000
-DATA foldConst_avx2<>+472(SB)/4, $0x40000000
-DATA foldConst_avx2<>+476(SB)/4, $0x40000000
-DATA foldConst_avx2<>+480(SB)/4, $0x80000000
-DATA foldConst_avx2<>+484(SB)/4, $0x80000000
-DATA foldConst_avx2<>+488(SB)/4, $0x80000000
-DATA foldConst_avx2<>+492(SB)/4, $0x80000000
-DATA foldConst_avx2<>+496(SB)/4, $0x80000000
-DATA foldConst_avx2<>+500(SB)/4, $0x80000000
-DATA foldConst_avx2<>+504(SB)/4, $0x80000000
-DATA foldConst_avx2<>+508(SB)/4, $0x80000000
-DATA foldConst_avx2<>+512(SB)/4, $0x7fffffff
-DATA foldConst_avx2<>+516(SB)/4, $0x7fffffff
-DATA foldConst_avx2<>+520(SB)/4, $0x7fffffff
-DATA foldConst_avx2<>+524(SB)/4, $0x7fffffff
-DATA foldConst_avx2<>+528(SB)/4, $0x7fffffff
-DATA foldConst_avx2<>+532(SB)/4, $0x7fffffff
-DATA foldConst_avx2<>+536(SB)/4, $0x7fffffff
-DATA foldConst_avx2<>+540(SB)/4, $0x7fffffff
-DATA foldConst_avx2<>+544(SB)/4, $0x3f200000
-DATA foldConst_avx2<>+548(SB)/4, $0x3f200000
-DATA foldConst_avx2<>+552(SB)/4, $0x3f200000
-DATA foldConst_avx2<>+556(SB)/4, $0x3f200000
-DATA foldConst_avx2<>+560(SB)/4, $0x3f200000
-DATA foldConst_avx2<>+564(SB)/4, $0x3f200000
-DATA foldConst_avx2<>+568(SB)/4, $0x3f200000
-DATA foldConst_avx2<>+572(SB)/4, $0x3f200000
-DATA foldConst_avx2<>+576(SB)/4, $0x41a00000
-DATA foldConst_avx2<>+580(SB)/4, $0x41a00000
-DATA foldConst_avx2<>+584(SB)/4, $0x41a00000
-DATA foldConst_avx2<>+588(SB)/4, $0x41a00000
-DATA foldConst_avx2<>+592(SB)/4, $0x41a00000
-DATA foldConst_avx2<>+596(SB)/4, $0x41a00000
-DATA foldConst_avx2<>+600(SB)/4, $0x41a00000
-DATA foldConst_avx2<>+604(SB)/4, $0x41a00000
-DATA foldConst_avx2<>+608(SB)/4, $0xbbbaf0e9
-DATA foldConst_avx2<>+612(SB)/4, $0xbbbaf0e9
-DATA foldConst_avx2<>+616(SB)/4, $0xbbbaf0e9
-DATA foldConst_avx2<>+620(SB)/4, $0xbbbaf0e9
-DATA foldConst_avx2<>+624(SB)/4, $0xbbbaf0e9
-DATA foldConst_avx2<>+628(SB)/4, $0xbbbaf0e9
-DATA foldConst_avx2<>+632(SB)/4, $0xbbbaf0e9
-DATA foldConst_avx2<>+636(SB)/4, $0xbbbaf0e9
-DATA foldConst_avx2<>+640(SB)/4, $0x3ca9134e
-DATA foldConst_avx2<>+644(SB)/4, $0x3ca9134e
-DATA foldConst_avx2<>+648(SB)/4, $0x3ca9134e
-DATA foldConst_avx2<>+652(SB)/4, $0x3ca9134e
-DATA foldConst_avx2<>+656(SB)/4, $0x3ca9134e
-DATA foldConst_avx2<>+660(SB)/4, $0x3ca9134e
-DATA foldConst_avx2<>+664(SB)/4, $0x3ca9134e
-DATA foldConst_avx2<>+668(SB)/4, $0x3ca9134e
-DATA foldConst_avx2<>+672(SB)/4, $0xbd5c1e2d
-DATA foldConst_avx2<>+676(SB)/4, $0xbd5c1e2d
-DATA foldConst_avx2<>+680(SB)/4, $0xbd5c1e2d
-DATA foldConst_avx2<>+684(SB)/4, $0xbd5c1e2d
-DATA foldConst_avx2<>+688(SB)/4, $0xbd5c1e2d
-DATA foldConst_avx2<>+692(SB)/4, $0xbd5c1e2d
-DATA foldConst_avx2<>+696(SB)/4, $0xbd5c1e2d
-DATA foldConst_avx2<>+700(SB)/4, $0xbd5c1e2d
-DATA foldConst_avx2<>+704(SB)/4, $0x3e088393
-DATA foldConst_avx2<>+708(SB)/4, $0x3e088393
-DATA foldConst_avx2<>+712(SB)/4, $0x3e088393
-DATA foldConst_avx2<>+716(SB)/4, $0x3e088393
-DATA foldConst_avx2<>+720(SB)/4, $0x3e088393
-DATA foldConst_avx2<>+724(SB)/4, $0x3e088393
-DATA foldConst_avx2<>+728(SB)/4, $0x3e088393
-DATA foldConst_avx2<>+732(SB)/4, $0x3e088393
-DATA foldConst_avx2<>+736(SB)/4, $0xbeaaaa99
-DATA foldConst_avx2<>+740(SB)/4, $0xbeaaaa99
-DATA foldConst_avx2<>+744(SB)/4, $0xbeaaaa99
-DATA foldConst_avx2<>+748(SB)/4, $0xbeaaaa99
-DATA foldConst_avx2<>+752(SB)/4, $0xbeaaaa99
-DATA foldConst_avx2<>+756(SB)/4, $0xbeaaaa99
-DATA foldConst_avx2<>+760(SB)/4, $0xbeaaaa99
-DATA foldConst_avx2<>+764(SB)/4, $0xbeaaaa99
-GLOBL foldConst_avx2<>(SB), RODATA|NOPTR, $768
+DATA foldConst_avx2<>+416(SB)/4, $0x0d800000
+DATA foldConst_avx2<>+420(SB)/4, $0x0d800000
+DATA foldConst_avx2<>+424(SB)/4, $0x0d800000
+DATA foldConst_avx2<>+428(SB)/4, $0x0d800000
+DATA foldConst_avx2<>+432(SB)/4, $0x0d800000
+DATA foldConst_avx2<>+436(SB)/4, $0x0d800000
+DATA foldConst_avx2<>+440(SB)/4, $0x0d800000
+DATA foldConst_avx2<>+444(SB)/4, $0x0d800000
+DATA foldConst_avx2<>+448(SB)/4, $0x33800000
+DATA foldConst_avx2<>+452(SB)/4, $0x33800000
+DATA foldConst_avx2<>+456(SB)/4, $0x33800000
+DATA foldConst_avx2<>+460(SB)/4, $0x33800000
+DATA foldConst_avx2<>+464(SB)/4, $0x33800000
+DATA foldConst_avx2<>+468(SB)/4, $0x33800000
+DATA foldConst_avx2<>+472(SB)/4, $0x33800000
+DATA foldConst_avx2<>+476(SB)/4, $0x33800000
+DATA foldConst_avx2<>+480(SB)/4, $0x46fffe00
+DATA foldConst_avx2<>+484(SB)/4, $0x46fffe00
+DATA foldConst_avx2<>+488(SB)/4, $0x46fffe00
+DATA foldConst_avx2<>+492(SB)/4, $0x46fffe00
+DATA foldConst_avx2<>+496(SB)/4, $0x46fffe00
+DATA foldConst_avx2<>+500(SB)/4, $0x46fffe00
+DATA foldConst_avx2<>+504(SB)/4, $0x46fffe00
+DATA foldConst_avx2<>+508(SB)/4, $0x46fffe00
+DATA foldConst_avx2<>+512(SB)/4, $0x38000100
+DATA foldConst_avx2<>+516(SB)/4, $0x38000100
+DATA foldConst_avx2<>+520(SB)/4, $0x38000100
+DATA foldConst_avx2<>+524(SB)/4, $0x38000100
+DATA foldConst_avx2<>+528(SB)/4, $0x38000100
+DATA foldConst_avx2<>+532(SB)/4, $0x38000100
+DATA foldConst_avx2<>+536(SB)/4, $0x38000100
+DATA foldConst_avx2<>+540(SB)/4, $0x38000100
+DATA foldConst_avx2<>+544(SB)/4, $0x3f800000
+DATA foldConst_avx2<>+548(SB)/4, $0x3f800000
+DATA foldConst_avx2<>+552(SB)/4, $0x3f800000
+DATA foldConst_avx2<>+556(SB)/4, $0x3f800000
+DATA foldConst_avx2<>+560(SB)/4, $0x3f800000
+DATA foldConst_avx2<>+564(SB)/4, $0x3f800000
+DATA foldConst_avx2<>+568(SB)/4, $0x3f800000
+DATA foldConst_avx2<>+572(SB)/4, $0x3f800000
+DATA foldConst_avx2<>+576(SB)/4, $0x40000000
+DATA foldConst_avx2<>+580(SB)/4, $0x40000000
+DATA foldConst_avx2<>+584(SB)/4, $0x40000000
+DATA foldConst_avx2<>+588(SB)/4, $0x40000000
+DATA foldConst_avx2<>+592(SB)/4, $0x40000000
+DATA foldConst_avx2<>+596(SB)/4, $0x40000000
+DATA foldConst_avx2<>+600(SB)/4, $0x40000000
+DATA foldConst_avx2<>+604(SB)/4, $0x40000000
+DATA foldConst_avx2<>+608(SB)/4, $0x80000000
+DATA foldConst_avx2<>+612(SB)/4, $0x80000000
+DATA foldConst_avx2<>+616(SB)/4, $0x80000000
+DATA foldConst_avx2<>+620(SB)/4, $0x80000000
+DATA foldConst_avx2<>+624(SB)/4, $0x80000000
+DATA foldConst_avx2<>+628(SB)/4, $0x80000000
+DATA foldConst_avx2<>+632(SB)/4, $0x80000000
+DATA foldConst_avx2<>+636(SB)/4, $0x80000000
+DATA foldConst_avx2<>+640(SB)/4, $0x7fffffff
+DATA foldConst_avx2<>+644(SB)/4, $0x7fffffff
+DATA foldConst_avx2<>+648(SB)/4, $0x7fffffff
+DATA foldConst_avx2<>+652(SB)/4, $0x7fffffff
+DATA foldConst_avx2<>+656(SB)/4, $0x7fffffff
+DATA foldConst_avx2<>+660(SB)/4, $0x7fffffff
+DATA foldConst_avx2<>+664(SB)/4, $0x7fffffff
+DATA foldConst_avx2<>+668(SB)/4, $0x7fffffff
+DATA foldConst_avx2<>+672(SB)/4, $0x3f200000
+DATA foldConst_avx2<>+676(SB)/4, $0x3f200000
+DATA foldConst_avx2<>+680(SB)/4, $0x3f200000
+DATA foldConst_avx2<>+684(SB)/4, $0x3f200000
+DATA foldConst_avx2<>+688(SB)/4, $0x3f200000
+DATA foldConst_avx2<>+692(SB)/4, $0x3f200000
+DATA foldConst_avx2<>+696(SB)/4, $0x3f200000
+DATA foldConst_avx2<>+700(SB)/4, $0x3f200000
+DATA foldConst_avx2<>+704(SB)/4, $0x41a00000
+DATA foldConst_avx2<>+708(SB)/4, $0x41a00000
+DATA foldConst_avx2<>+712(SB)/4, $0x41a00000
+DATA foldConst_avx2<>+716(SB)/4, $0x41a00000
+DATA foldConst_avx2<>+720(SB)/4, $0x41a00000
+DATA foldConst_avx2<>+724(SB)/4, $0x41a00000
+DATA foldConst_avx2<>+728(SB)/4, $0x41a00000
+DATA foldConst_avx2<>+732(SB)/4, $0x41a00000
+DATA foldConst_avx2<>+736(SB)/4, $0xbbbaf0e9
+DATA foldConst_avx2<>+740(SB)/4, $0xbbbaf0e9
+DATA foldConst_avx2<>+744(SB)/4, $0xbbbaf0e9
+DATA foldConst_avx2<>+748(SB)/4, $0xbbbaf0e9
+DATA foldConst_avx2<>+752(SB)/4, $0xbbbaf0e9
+DATA foldConst_avx2<>+756(SB)/4, $0xbbbaf0e9
+DATA foldConst_avx2<>+760(SB)/4, $0xbbbaf0e9
+DATA foldConst_avx2<>+764(SB)/4, $0xbbbaf0e9
+DATA foldConst_avx2<>+768(SB)/4, $0x3ca9134e
+DATA foldConst_avx2<>+772(SB)/4, $0x3ca9134e
+DATA foldConst_avx2<>+776(SB)/4, $0x3ca9134e
+DATA foldConst_avx2<>+780(SB)/4, $0x3ca9134e
+DATA foldConst_avx2<>+784(SB)/4, $0x3ca9134e
+DATA foldConst_avx2<>+788(SB)/4, $0x3ca9134e
+DATA foldConst_avx2<>+792(SB)/4, $0x3ca9134e
+DATA foldConst_avx2<>+796(SB)/4, $0x3ca9134e
+DATA foldConst_avx2<>+800(SB)/4, $0xbd5c1e2d
+DATA foldConst_avx2<>+804(SB)/4, $0xbd5c1e2d
+DATA foldConst_avx2<>+808(SB)/4, $0xbd5c1e2d
+DATA foldConst_avx2<>+812(SB)/4, $0xbd5c1e2d
+DATA foldConst_avx2<>+816(SB)/4, $0xbd5c1e2d
+DATA foldConst_avx2<>+820(SB)/4, $0xbd5c1e2d
+DATA foldConst_avx2<>+824(SB)/4, $0xbd5c1e2d
+DATA foldConst_avx2<>+828(SB)/4, $0xbd5c1e2d
+DATA foldConst_avx2<>+832(SB)/4, $0x3e088393
+DATA foldConst_avx2<>+836(SB)/4, $0x3e088393
+DATA foldConst_avx2<>+840(SB)/4, $0x3e088393
+DATA foldConst_avx2<>+844(SB)/4, $0x3e088393
+DATA foldConst_avx2<>+848(SB)/4, $0x3e088393
+DATA foldConst_avx2<>+852(SB)/4, $0x3e088393
+DATA foldConst_avx2<>+856(SB)/4, $0x3e088393
+DATA foldConst_avx2<>+860(SB)/4, $0x3e088393
+DATA foldConst_avx2<>+864(SB)/4, $0xbeaaaa99
+DATA foldConst_avx2<>+868(SB)/4, $0xbeaaaa99
+DATA foldConst_avx2<>+872(SB)/4, $0xbeaaaa99
+DATA foldConst_avx2<>+876(SB)/4, $0xbeaaaa99
+DATA foldConst_avx2<>+880(SB)/4, $0xbeaaaa99
+DATA foldConst_avx2<>+884(SB)/4, $0xbeaaaa99
+DATA foldConst_avx2<>+888(SB)/4, $0xbeaaaa99
+DATA foldConst_avx2<>+892(SB)/4, $0xbeaaaa99
+GLOBL foldConst_avx2<>(SB), RODATA|NOPTR, $896
 
 // func foldF16R2AVX2(args *byte)
 // Requires: AVX, AVX2, CMOV, F16C, FMA3, MMX+
@@ -1019,10 +1051,10 @@ dims27:
 cap29:
 	VBROADCASTSS 116(AX), Y0
 	VMULPS       (BX), Y0, Y0
-	VANDPS       foldConst_avx2<>+512(SB), Y0, Y1
-	VANDPS       foldConst_avx2<>+480(SB), Y0, Y2
-	VCMPPS       $0x11, foldConst_avx2<>+544(SB), Y1, Y3
-	VMINPS       foldConst_avx2<>+576(SB), Y1, Y1
+	VANDPS       foldConst_avx2<>+640(SB), Y0, Y1
+	VANDPS       foldConst_avx2<>+608(SB), Y0, Y2
+	VCMPPS       $0x11, foldConst_avx2<>+672(SB), Y1, Y3
+	VMINPS       foldConst_avx2<>+704(SB), Y1, Y1
 	VADDPS       Y1, Y1, Y1
 	VMULPS       foldConst_avx2<>+64(SB), Y1, Y1
 	VMOVUPS      foldConst_avx2<>+288(SB), Y4
@@ -1039,18 +1071,18 @@ cap29:
 	VPADDD       foldConst_avx2<>+320(SB), Y4, Y4
 	VPSLLD       $0x17, Y4, Y4
 	VMULPS       Y4, Y5, Y5
-	VADDPS       foldConst_avx2<>+416(SB), Y5, Y5
-	VMOVUPS      foldConst_avx2<>+448(SB), Y1
+	VADDPS       foldConst_avx2<>+544(SB), Y5, Y5
+	VMOVUPS      foldConst_avx2<>+576(SB), Y1
 	VDIVPS       Y5, Y1, Y1
-	VMOVUPS      foldConst_avx2<>+416(SB), Y4
+	VMOVUPS      foldConst_avx2<>+544(SB), Y4
 	VSUBPS       Y1, Y4, Y1
 	VORPS        Y2, Y1, Y1
 	VMULPS       Y0, Y0, Y2
-	VMOVUPS      foldConst_avx2<>+608(SB), Y4
-	VFMADD213PS  foldConst_avx2<>+640(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+672(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+704(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+736(SB), Y2, Y4
+	VMOVUPS      foldConst_avx2<>+736(SB), Y4
+	VFMADD213PS  foldConst_avx2<>+768(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+800(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+832(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+864(SB), Y2, Y4
 	VMULPS       Y0, Y2, Y2
 	VFMADD213PS  Y0, Y2, Y4
 	VBLENDVPS    Y3, Y4, Y1, Y1
@@ -1647,10 +1679,10 @@ dims47:
 cap49:
 	VBROADCASTSS 116(AX), Y0
 	VMULPS       (BX), Y0, Y0
-	VANDPS       foldConst_avx2<>+512(SB), Y0, Y1
-	VANDPS       foldConst_avx2<>+480(SB), Y0, Y2
-	VCMPPS       $0x11, foldConst_avx2<>+544(SB), Y1, Y3
-	VMINPS       foldConst_avx2<>+576(SB), Y1, Y1
+	VANDPS       foldConst_avx2<>+640(SB), Y0, Y1
+	VANDPS       foldConst_avx2<>+608(SB), Y0, Y2
+	VCMPPS       $0x11, foldConst_avx2<>+672(SB), Y1, Y3
+	VMINPS       foldConst_avx2<>+704(SB), Y1, Y1
 	VADDPS       Y1, Y1, Y1
 	VMULPS       foldConst_avx2<>+64(SB), Y1, Y1
 	VMOVUPS      foldConst_avx2<>+288(SB), Y4
@@ -1667,18 +1699,18 @@ cap49:
 	VPADDD       foldConst_avx2<>+320(SB), Y4, Y4
 	VPSLLD       $0x17, Y4, Y4
 	VMULPS       Y4, Y5, Y5
-	VADDPS       foldConst_avx2<>+416(SB), Y5, Y5
-	VMOVUPS      foldConst_avx2<>+448(SB), Y1
+	VADDPS       foldConst_avx2<>+544(SB), Y5, Y5
+	VMOVUPS      foldConst_avx2<>+576(SB), Y1
 	VDIVPS       Y5, Y1, Y1
-	VMOVUPS      foldConst_avx2<>+416(SB), Y4
+	VMOVUPS      foldConst_avx2<>+544(SB), Y4
 	VSUBPS       Y1, Y4, Y1
 	VORPS        Y2, Y1, Y1
 	VMULPS       Y0, Y0, Y2
-	VMOVUPS      foldConst_avx2<>+608(SB), Y4
-	VFMADD213PS  foldConst_avx2<>+640(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+672(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+704(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+736(SB), Y2, Y4
+	VMOVUPS      foldConst_avx2<>+736(SB), Y4
+	VFMADD213PS  foldConst_avx2<>+768(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+800(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+832(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+864(SB), Y2, Y4
 	VMULPS       Y0, Y2, Y2
 	VFMADD213PS  Y0, Y2, Y4
 	VBLENDVPS    Y3, Y4, Y1, Y1
@@ -2263,10 +2295,10 @@ dims67:
 cap69:
 	VBROADCASTSS 116(AX), Y0
 	VMULPS       (BX), Y0, Y0
-	VANDPS       foldConst_avx2<>+512(SB), Y0, Y1
-	VANDPS       foldConst_avx2<>+480(SB), Y0, Y2
-	VCMPPS       $0x11, foldConst_avx2<>+544(SB), Y1, Y3
-	VMINPS       foldConst_avx2<>+576(SB), Y1, Y1
+	VANDPS       foldConst_avx2<>+640(SB), Y0, Y1
+	VANDPS       foldConst_avx2<>+608(SB), Y0, Y2
+	VCMPPS       $0x11, foldConst_avx2<>+672(SB), Y1, Y3
+	VMINPS       foldConst_avx2<>+704(SB), Y1, Y1
 	VADDPS       Y1, Y1, Y1
 	VMULPS       foldConst_avx2<>+64(SB), Y1, Y1
 	VMOVUPS      foldConst_avx2<>+288(SB), Y4
@@ -2283,18 +2315,18 @@ cap69:
 	VPADDD       foldConst_avx2<>+320(SB), Y4, Y4
 	VPSLLD       $0x17, Y4, Y4
 	VMULPS       Y4, Y5, Y5
-	VADDPS       foldConst_avx2<>+416(SB), Y5, Y5
-	VMOVUPS      foldConst_avx2<>+448(SB), Y1
+	VADDPS       foldConst_avx2<>+544(SB), Y5, Y5
+	VMOVUPS      foldConst_avx2<>+576(SB), Y1
 	VDIVPS       Y5, Y1, Y1
-	VMOVUPS      foldConst_avx2<>+416(SB), Y4
+	VMOVUPS      foldConst_avx2<>+544(SB), Y4
 	VSUBPS       Y1, Y4, Y1
 	VORPS        Y2, Y1, Y1
 	VMULPS       Y0, Y0, Y2
-	VMOVUPS      foldConst_avx2<>+608(SB), Y4
-	VFMADD213PS  foldConst_avx2<>+640(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+672(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+704(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+736(SB), Y2, Y4
+	VMOVUPS      foldConst_avx2<>+736(SB), Y4
+	VFMADD213PS  foldConst_avx2<>+768(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+800(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+832(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+864(SB), Y2, Y4
 	VMULPS       Y0, Y2, Y2
 	VFMADD213PS  Y0, Y2, Y4
 	VBLENDVPS    Y3, Y4, Y1, Y1
@@ -2937,10 +2969,10 @@ dims87:
 cap89:
 	VBROADCASTSS 116(AX), Y0
 	VMULPS       (BX), Y0, Y0
-	VANDPS       foldConst_avx2<>+512(SB), Y0, Y1
-	VANDPS       foldConst_avx2<>+480(SB), Y0, Y2
-	VCMPPS       $0x11, foldConst_avx2<>+544(SB), Y1, Y3
-	VMINPS       foldConst_avx2<>+576(SB), Y1, Y1
+	VANDPS       foldConst_avx2<>+640(SB), Y0, Y1
+	VANDPS       foldConst_avx2<>+608(SB), Y0, Y2
+	VCMPPS       $0x11, foldConst_avx2<>+672(SB), Y1, Y3
+	VMINPS       foldConst_avx2<>+704(SB), Y1, Y1
 	VADDPS       Y1, Y1, Y1
 	VMULPS       foldConst_avx2<>+64(SB), Y1, Y1
 	VMOVUPS      foldConst_avx2<>+288(SB), Y4
@@ -2957,18 +2989,18 @@ cap89:
 	VPADDD       foldConst_avx2<>+320(SB), Y4, Y4
 	VPSLLD       $0x17, Y4, Y4
 	VMULPS       Y4, Y5, Y5
-	VADDPS       foldConst_avx2<>+416(SB), Y5, Y5
-	VMOVUPS      foldConst_avx2<>+448(SB), Y1
+	VADDPS       foldConst_avx2<>+544(SB), Y5, Y5
+	VMOVUPS      foldConst_avx2<>+576(SB), Y1
 	VDIVPS       Y5, Y1, Y1
-	VMOVUPS      foldConst_avx2<>+416(SB), Y4
+	VMOVUPS      foldConst_avx2<>+544(SB), Y4
 	VSUBPS       Y1, Y4, Y1
 	VORPS        Y2, Y1, Y1
 	VMULPS       Y0, Y0, Y2
-	VMOVUPS      foldConst_avx2<>+608(SB), Y4
-	VFMADD213PS  foldConst_avx2<>+640(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+672(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+704(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+736(SB), Y2, Y4
+	VMOVUPS      foldConst_avx2<>+736(SB), Y4
+	VFMADD213PS  foldConst_avx2<>+768(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+800(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+832(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+864(SB), Y2, Y4
 	VMULPS       Y0, Y2, Y2
 	VFMADD213PS  Y0, Y2, Y4
 	VBLENDVPS    Y3, Y4, Y1, Y1
@@ -3637,10 +3669,10 @@ dims111:
 cap113:
 	VBROADCASTSS 116(AX), Y0
 	VMULPS       (BX), Y0, Y0
-	VANDPS       foldConst_avx2<>+512(SB), Y0, Y1
-	VANDPS       foldConst_avx2<>+480(SB), Y0, Y2
-	VCMPPS       $0x11, foldConst_avx2<>+544(SB), Y1, Y3
-	VMINPS       foldConst_avx2<>+576(SB), Y1, Y1
+	VANDPS       foldConst_avx2<>+640(SB), Y0, Y1
+	VANDPS       foldConst_avx2<>+608(SB), Y0, Y2
+	VCMPPS       $0x11, foldConst_avx2<>+672(SB), Y1, Y3
+	VMINPS       foldConst_avx2<>+704(SB), Y1, Y1
 	VADDPS       Y1, Y1, Y1
 	VMULPS       foldConst_avx2<>+64(SB), Y1, Y1
 	VMOVUPS      foldConst_avx2<>+288(SB), Y4
@@ -3657,18 +3689,18 @@ cap113:
 	VPADDD       foldConst_avx2<>+320(SB), Y4, Y4
 	VPSLLD       $0x17, Y4, Y4
 	VMULPS       Y4, Y5, Y5
-	VADDPS       foldConst_avx2<>+416(SB), Y5, Y5
-	VMOVUPS      foldConst_avx2<>+448(SB), Y1
+	VADDPS       foldConst_avx2<>+544(SB), Y5, Y5
+	VMOVUPS      foldConst_avx2<>+576(SB), Y1
 	VDIVPS       Y5, Y1, Y1
-	VMOVUPS      foldConst_avx2<>+416(SB), Y4
+	VMOVUPS      foldConst_avx2<>+544(SB), Y4
 	VSUBPS       Y1, Y4, Y1
 	VORPS        Y2, Y1, Y1
 	VMULPS       Y0, Y0, Y2
-	VMOVUPS      foldConst_avx2<>+608(SB), Y4
-	VFMADD213PS  foldConst_avx2<>+640(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+672(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+704(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+736(SB), Y2, Y4
+	VMOVUPS      foldConst_avx2<>+736(SB), Y4
+	VFMADD213PS  foldConst_avx2<>+768(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+800(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+832(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+864(SB), Y2, Y4
 	VMULPS       Y0, Y2, Y2
 	VFMADD213PS  Y0, Y2, Y4
 	VBLENDVPS    Y3, Y4, Y1, Y1
@@ -4286,10 +4318,10 @@ dims131:
 cap133:
 	VBROADCASTSS 116(AX), Y0
 	VMULPS       (BX), Y0, Y0
-	VANDPS       foldConst_avx2<>+512(SB), Y0, Y1
-	VANDPS       foldConst_avx2<>+480(SB), Y0, Y2
-	VCMPPS       $0x11, foldConst_avx2<>+544(SB), Y1, Y3
-	VMINPS       foldConst_avx2<>+576(SB), Y1, Y1
+	VANDPS       foldConst_avx2<>+640(SB), Y0, Y1
+	VANDPS       foldConst_avx2<>+608(SB), Y0, Y2
+	VCMPPS       $0x11, foldConst_avx2<>+672(SB), Y1, Y3
+	VMINPS       foldConst_avx2<>+704(SB), Y1, Y1
 	VADDPS       Y1, Y1, Y1
 	VMULPS       foldConst_avx2<>+64(SB), Y1, Y1
 	VMOVUPS      foldConst_avx2<>+288(SB), Y4
@@ -4306,18 +4338,18 @@ cap133:
 	VPADDD       foldConst_avx2<>+320(SB), Y4, Y4
 	VPSLLD       $0x17, Y4, Y4
 	VMULPS       Y4, Y5, Y5
-	VADDPS       foldConst_avx2<>+416(SB), Y5, Y5
-	VMOVUPS      foldConst_avx2<>+448(SB), Y1
+	VADDPS       foldConst_avx2<>+544(SB), Y5, Y5
+	VMOVUPS      foldConst_avx2<>+576(SB), Y1
 	VDIVPS       Y5, Y1, Y1
-	VMOVUPS      foldConst_avx2<>+416(SB), Y4
+	VMOVUPS      foldConst_avx2<>+544(SB), Y4
 	VSUBPS       Y1, Y4, Y1
 	VORPS        Y2, Y1, Y1
 	VMULPS       Y0, Y0, Y2
-	VMOVUPS      foldConst_avx2<>+608(SB), Y4
-	VFMADD213PS  foldConst_avx2<>+640(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+672(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+704(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+736(SB), Y2, Y4
+	VMOVUPS      foldConst_avx2<>+736(SB), Y4
+	VFMADD213PS  foldConst_avx2<>+768(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+800(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+832(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+864(SB), Y2, Y4
 	VMULPS       Y0, Y2, Y2
 	VFMADD213PS  Y0, Y2, Y4
 	VBLENDVPS    Y3, Y4, Y1, Y1
@@ -4915,10 +4947,10 @@ dims151:
 cap153:
 	VBROADCASTSS 116(AX), Y0
 	VMULPS       (BX), Y0, Y0
-	VANDPS       foldConst_avx2<>+512(SB), Y0, Y1
-	VANDPS       foldConst_avx2<>+480(SB), Y0, Y2
-	VCMPPS       $0x11, foldConst_avx2<>+544(SB), Y1, Y3
-	VMINPS       foldConst_avx2<>+576(SB), Y1, Y1
+	VANDPS       foldConst_avx2<>+640(SB), Y0, Y1
+	VANDPS       foldConst_avx2<>+608(SB), Y0, Y2
+	VCMPPS       $0x11, foldConst_avx2<>+672(SB), Y1, Y3
+	VMINPS       foldConst_avx2<>+704(SB), Y1, Y1
 	VADDPS       Y1, Y1, Y1
 	VMULPS       foldConst_avx2<>+64(SB), Y1, Y1
 	VMOVUPS      foldConst_avx2<>+288(SB), Y4
@@ -4935,18 +4967,18 @@ cap153:
 	VPADDD       foldConst_avx2<>+320(SB), Y4, Y4
 	VPSLLD       $0x17, Y4, Y4
 	VMULPS       Y4, Y5, Y5
-	VADDPS       foldConst_avx2<>+416(SB), Y5, Y5
-	VMOVUPS      foldConst_avx2<>+448(SB), Y1
+	VADDPS       foldConst_avx2<>+544(SB), Y5, Y5
+	VMOVUPS      foldConst_avx2<>+576(SB), Y1
 	VDIVPS       Y5, Y1, Y1
-	VMOVUPS      foldConst_avx2<>+416(SB), Y4
+	VMOVUPS      foldConst_avx2<>+544(SB), Y4
 	VSUBPS       Y1, Y4, Y1
 	VORPS        Y2, Y1, Y1
 	VMULPS       Y0, Y0, Y2
-	VMOVUPS      foldConst_avx2<>+608(SB), Y4
-	VFMADD213PS  foldConst_avx2<>+640(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+672(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+704(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+736(SB), Y2, Y4
+	VMOVUPS      foldConst_avx2<>+736(SB), Y4
+	VFMADD213PS  foldConst_avx2<>+768(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+800(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+832(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+864(SB), Y2, Y4
 	VMULPS       Y0, Y2, Y2
 	VFMADD213PS  Y0, Y2, Y4
 	VBLENDVPS    Y3, Y4, Y1, Y1
@@ -5568,10 +5600,10 @@ dims171:
 cap173:
 	VBROADCASTSS 116(AX), Y0
 	VMULPS       (BX), Y0, Y0
-	VANDPS       foldConst_avx2<>+512(SB), Y0, Y1
-	VANDPS       foldConst_avx2<>+480(SB), Y0, Y2
-	VCMPPS       $0x11, foldConst_avx2<>+544(SB), Y1, Y3
-	VMINPS       foldConst_avx2<>+576(SB), Y1, Y1
+	VANDPS       foldConst_avx2<>+640(SB), Y0, Y1
+	VANDPS       foldConst_avx2<>+608(SB), Y0, Y2
+	VCMPPS       $0x11, foldConst_avx2<>+672(SB), Y1, Y3
+	VMINPS       foldConst_avx2<>+704(SB), Y1, Y1
 	VADDPS       Y1, Y1, Y1
 	VMULPS       foldConst_avx2<>+64(SB), Y1, Y1
 	VMOVUPS      foldConst_avx2<>+288(SB), Y4
@@ -5588,18 +5620,18 @@ cap173:
 	VPADDD       foldConst_avx2<>+320(SB), Y4, Y4
 	VPSLLD       $0x17, Y4, Y4
 	VMULPS       Y4, Y5, Y5
-	VADDPS       foldConst_avx2<>+416(SB), Y5, Y5
-	VMOVUPS      foldConst_avx2<>+448(SB), Y1
+	VADDPS       foldConst_avx2<>+544(SB), Y5, Y5
+	VMOVUPS      foldConst_avx2<>+576(SB), Y1
 	VDIVPS       Y5, Y1, Y1
-	VMOVUPS      foldConst_avx2<>+416(SB), Y4
+	VMOVUPS      foldConst_avx2<>+544(SB), Y4
 	VSUBPS       Y1, Y4, Y1
 	VORPS        Y2, Y1, Y1
 	VMULPS       Y0, Y0, Y2
-	VMOVUPS      foldConst_avx2<>+608(SB), Y4
-	VFMADD213PS  foldConst_avx2<>+640(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+672(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+704(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+736(SB), Y2, Y4
+	VMOVUPS      foldConst_avx2<>+736(SB), Y4
+	VFMADD213PS  foldConst_avx2<>+768(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+800(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+832(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+864(SB), Y2, Y4
 	VMULPS       Y0, Y2, Y2
 	VFMADD213PS  Y0, Y2, Y4
 	VBLENDVPS    Y3, Y4, Y1, Y1
@@ -6246,10 +6278,10 @@ dims195:
 cap197:
 	VBROADCASTSS 116(AX), Y0
 	VMULPS       (BX), Y0, Y0
-	VANDPS       foldConst_avx2<>+512(SB), Y0, Y1
-	VANDPS       foldConst_avx2<>+480(SB), Y0, Y2
-	VCMPPS       $0x11, foldConst_avx2<>+544(SB), Y1, Y3
-	VMINPS       foldConst_avx2<>+576(SB), Y1, Y1
+	VANDPS       foldConst_avx2<>+640(SB), Y0, Y1
+	VANDPS       foldConst_avx2<>+608(SB), Y0, Y2
+	VCMPPS       $0x11, foldConst_avx2<>+672(SB), Y1, Y3
+	VMINPS       foldConst_avx2<>+704(SB), Y1, Y1
 	VADDPS       Y1, Y1, Y1
 	VMULPS       foldConst_avx2<>+64(SB), Y1, Y1
 	VMOVUPS      foldConst_avx2<>+288(SB), Y4
@@ -6266,18 +6298,18 @@ cap197:
 	VPADDD       foldConst_avx2<>+320(SB), Y4, Y4
 	VPSLLD       $0x17, Y4, Y4
 	VMULPS       Y4, Y5, Y5
-	VADDPS       foldConst_avx2<>+416(SB), Y5, Y5
-	VMOVUPS      foldConst_avx2<>+448(SB), Y1
+	VADDPS       foldConst_avx2<>+544(SB), Y5, Y5
+	VMOVUPS      foldConst_avx2<>+576(SB), Y1
 	VDIVPS       Y5, Y1, Y1
-	VMOVUPS      foldConst_avx2<>+416(SB), Y4
+	VMOVUPS      foldConst_avx2<>+544(SB), Y4
 	VSUBPS       Y1, Y4, Y1
 	VORPS        Y2, Y1, Y1
 	VMULPS       Y0, Y0, Y2
-	VMOVUPS      foldConst_avx2<>+608(SB), Y4
-	VFMADD213PS  foldConst_avx2<>+640(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+672(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+704(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+736(SB), Y2, Y4
+	VMOVUPS      foldConst_avx2<>+736(SB), Y4
+	VFMADD213PS  foldConst_avx2<>+768(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+800(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+832(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+864(SB), Y2, Y4
 	VMULPS       Y0, Y2, Y2
 	VFMADD213PS  Y0, Y2, Y4
 	VBLENDVPS    Y3, Y4, Y1, Y1
@@ -6879,10 +6911,10 @@ dims215:
 cap217:
 	VBROADCASTSS 116(AX), Y0
 	VMULPS       (BX), Y0, Y0
-	VANDPS       foldConst_avx2<>+512(SB), Y0, Y1
-	VANDPS       foldConst_avx2<>+480(SB), Y0, Y2
-	VCMPPS       $0x11, foldConst_avx2<>+544(SB), Y1, Y3
-	VMINPS       foldConst_avx2<>+576(SB), Y1, Y1
+	VANDPS       foldConst_avx2<>+640(SB), Y0, Y1
+	VANDPS       foldConst_avx2<>+608(SB), Y0, Y2
+	VCMPPS       $0x11, foldConst_avx2<>+672(SB), Y1, Y3
+	VMINPS       foldConst_avx2<>+704(SB), Y1, Y1
 	VADDPS       Y1, Y1, Y1
 	VMULPS       foldConst_avx2<>+64(SB), Y1, Y1
 	VMOVUPS      foldConst_avx2<>+288(SB), Y4
@@ -6899,18 +6931,18 @@ cap217:
 	VPADDD       foldConst_avx2<>+320(SB), Y4, Y4
 	VPSLLD       $0x17, Y4, Y4
 	VMULPS       Y4, Y5, Y5
-	VADDPS       foldConst_avx2<>+416(SB), Y5, Y5
-	VMOVUPS      foldConst_avx2<>+448(SB), Y1
+	VADDPS       foldConst_avx2<>+544(SB), Y5, Y5
+	VMOVUPS      foldConst_avx2<>+576(SB), Y1
 	VDIVPS       Y5, Y1, Y1
-	VMOVUPS      foldConst_avx2<>+416(SB), Y4
+	VMOVUPS      foldConst_avx2<>+544(SB), Y4
 	VSUBPS       Y1, Y4, Y1
 	VORPS        Y2, Y1, Y1
 	VMULPS       Y0, Y0, Y2
-	VMOVUPS      foldConst_avx2<>+608(SB), Y4
-	VFMADD213PS  foldConst_avx2<>+640(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+672(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+704(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+736(SB), Y2, Y4
+	VMOVUPS      foldConst_avx2<>+736(SB), Y4
+	VFMADD213PS  foldConst_avx2<>+768(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+800(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+832(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+864(SB), Y2, Y4
 	VMULPS       Y0, Y2, Y2
 	VFMADD213PS  Y0, Y2, Y4
 	VBLENDVPS    Y3, Y4, Y1, Y1
@@ -7498,10 +7530,10 @@ dims235:
 cap237:
 	VBROADCASTSS 116(AX), Y0
 	VMULPS       (BX), Y0, Y0
-	VANDPS       foldConst_avx2<>+512(SB), Y0, Y1
-	VANDPS       foldConst_avx2<>+480(SB), Y0, Y2
-	VCMPPS       $0x11, foldConst_avx2<>+544(SB), Y1, Y3
-	VMINPS       foldConst_avx2<>+576(SB), Y1, Y1
+	VANDPS       foldConst_avx2<>+640(SB), Y0, Y1
+	VANDPS       foldConst_avx2<>+608(SB), Y0, Y2
+	VCMPPS       $0x11, foldConst_avx2<>+672(SB), Y1, Y3
+	VMINPS       foldConst_avx2<>+704(SB), Y1, Y1
 	VADDPS       Y1, Y1, Y1
 	VMULPS       foldConst_avx2<>+64(SB), Y1, Y1
 	VMOVUPS      foldConst_avx2<>+288(SB), Y4
@@ -7518,18 +7550,18 @@ cap237:
 	VPADDD       foldConst_avx2<>+320(SB), Y4, Y4
 	VPSLLD       $0x17, Y4, Y4
 	VMULPS       Y4, Y5, Y5
-	VADDPS       foldConst_avx2<>+416(SB), Y5, Y5
-	VMOVUPS      foldConst_avx2<>+448(SB), Y1
+	VADDPS       foldConst_avx2<>+544(SB), Y5, Y5
+	VMOVUPS      foldConst_avx2<>+576(SB), Y1
 	VDIVPS       Y5, Y1, Y1
-	VMOVUPS      foldConst_avx2<>+416(SB), Y4
+	VMOVUPS      foldConst_avx2<>+544(SB), Y4
 	VSUBPS       Y1, Y4, Y1
 	VORPS        Y2, Y1, Y1
 	VMULPS       Y0, Y0, Y2
-	VMOVUPS      foldConst_avx2<>+608(SB), Y4
-	VFMADD213PS  foldConst_avx2<>+640(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+672(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+704(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+736(SB), Y2, Y4
+	VMOVUPS      foldConst_avx2<>+736(SB), Y4
+	VFMADD213PS  foldConst_avx2<>+768(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+800(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+832(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+864(SB), Y2, Y4
 	VMULPS       Y0, Y2, Y2
 	VFMADD213PS  Y0, Y2, Y4
 	VBLENDVPS    Y3, Y4, Y1, Y1
@@ -8134,10 +8166,10 @@ block255:
 cap257:
 	VBROADCASTSS 116(AX), Y0
 	VMULPS       (BX), Y0, Y0
-	VANDPS       foldConst_avx2<>+512(SB), Y0, Y1
-	VANDPS       foldConst_avx2<>+480(SB), Y0, Y2
-	VCMPPS       $0x11, foldConst_avx2<>+544(SB), Y1, Y3
-	VMINPS       foldConst_avx2<>+576(SB), Y1, Y1
+	VANDPS       foldConst_avx2<>+640(SB), Y0, Y1
+	VANDPS       foldConst_avx2<>+608(SB), Y0, Y2
+	VCMPPS       $0x11, foldConst_avx2<>+672(SB), Y1, Y3
+	VMINPS       foldConst_avx2<>+704(SB), Y1, Y1
 	VADDPS       Y1, Y1, Y1
 	VMULPS       foldConst_avx2<>+64(SB), Y1, Y1
 	VMOVUPS      foldConst_avx2<>+288(SB), Y4
@@ -8154,18 +8186,18 @@ cap257:
 	VPADDD       foldConst_avx2<>+320(SB), Y4, Y4
 	VPSLLD       $0x17, Y4, Y4
 	VMULPS       Y4, Y5, Y5
-	VADDPS       foldConst_avx2<>+416(SB), Y5, Y5
-	VMOVUPS      foldConst_avx2<>+448(SB), Y1
+	VADDPS       foldConst_avx2<>+544(SB), Y5, Y5
+	VMOVUPS      foldConst_avx2<>+576(SB), Y1
 	VDIVPS       Y5, Y1, Y1
-	VMOVUPS      foldConst_avx2<>+416(SB), Y4
+	VMOVUPS      foldConst_avx2<>+544(SB), Y4
 	VSUBPS       Y1, Y4, Y1
 	VORPS        Y2, Y1, Y1
 	VMULPS       Y0, Y0, Y2
-	VMOVUPS      foldConst_avx2<>+608(SB), Y4
-	VFMADD213PS  foldConst_avx2<>+640(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+672(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+704(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+736(SB), Y2, Y4
+	VMOVUPS      foldConst_avx2<>+736(SB), Y4
+	VFMADD213PS  foldConst_avx2<>+768(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+800(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+832(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+864(SB), Y2, Y4
 	VMULPS       Y0, Y2, Y2
 	VFMADD213PS  Y0, Y2, Y4
 	VBLENDVPS    Y3, Y4, Y1, Y1
@@ -8434,247 +8466,518 @@ weights261:
 	VMOVUPS     Y3, 32(SI)
 
 next262:
-	ADDQ $0x04, BX
-	ADDQ $0x40, SI
-	ADDQ $0x00000100, R8
-	ADDQ R9, DI
-	DECQ R10
-	JNZ  row260
-	MOVQ 64(AX), BX
-	XORQ DI, DI
-
-tile265:
-	MOVQ 96(AX), R9
-	MOVQ (CX)(DI*8), R8
-	ADDQ (AX), R8
-	ADDQ 104(AX), R8
-	LEAQ 256(BX), SI
-
-scale266:
-	VCVTPH2PS (R8), Y0
-	VMULPS    (BX), Y0, Y0
-	VMOVUPS   Y0, (SI)
-	VCVTPH2PS 16(R8), Y0
-	VMULPS    32(BX), Y0, Y0
-	VMOVUPS   Y0, 32(SI)
-	ADDQ      $0x20, R8
-	ADDQ      $0x00000100, SI
-	SUBQ      $0x20, R9
-	JNZ       scale266
-	ADDQ      $0x40, BX
-	INCQ      DI
-	CMPQ      DI, $0x04
-	JL        tile265
-	MOVQ      56(AX), BX
-	MOVQ      96(AX), SI
-	MOVQ      104(AX), DI
-	XORQ      R8, R8
-	MOVQ      96(AX), R9
-	ADDQ      $0x3f, R9
-	ANDQ      $-64, R9
-	ADDQ      R9, DI
-
-cols267:
-	CMPQ    SI, $0x00000040
-	JL      narrower268
-	MOVQ    96(AX), R9
-	MOVQ    BX, R9
-	VMOVUPS (R9), Y0
-	VMOVUPS 32(R9), Y1
-	VMOVUPS 64(R9), Y2
-	VMOVUPS 96(R9), Y3
-	VMOVUPS 128(R9), Y4
-	VMOVUPS 160(R9), Y5
-	VMOVUPS 192(R9), Y6
-	VMOVUPS 224(R9), Y7
-	MOVQ    80(AX), R9
-	MOVQ    96(AX), R10
-
-tile269:
-	MOVQ    R9, R14
-	SHRQ    $0x04, R14
-	MOVQ    (CX)(R14*8), R11
-	MOVQ    R14, R13
-	SHRQ    $0x01, R13
-	MOVQ    16(DX)(R13*8), R12
-	ADDQ    (AX), R12
-	MOVQ    R14, R13
-	ANDQ    $0x01, R13
-	IMULQ   104(AX), R13
-	ADDQ    R13, R12
-	MOVQ    DI, R14
-	SUBQ    104(AX), R14
-	MOVQ    96(AX), R13
-	ADDQ    $0x3f, R13
-	ANDQ    $-64, R13
-	SUBQ    R13, R14
-	ADDQ    R14, R12
-	SHLQ    $0x04, R14
-	ADDQ    R14, R12
-	ADDQ    (AX), R11
-	ADDQ    DI, R11
-	MOVQ    R9, R14
-	ANDQ    $0x0f, R14
-	MOVQ    $0x00000010, R13
-	SUBQ    R14, R13
-	IMULQ   R10, R14
-	ADDQ    R14, R11
-	MOVQ    88(AX), R14
-	SUBQ    R9, R14
-	CMPQ    R13, R14
-	CMOVQGT R14, R13
-	MOVQ    64(AX), R14
-	ADDQ    R8, R14
-	ADDQ    $0x00000100, R14
-	LEAQ    (R14)(R9*4), R14
-	ADDQ    R13, R9
-
-token270:
-	PREFETCHT1   (R12)
-	ADDQ         $0x00000040, R12
-	VBROADCASTSS (R14), Y8
-	VPMOVSXBD    (R11), Y9
-	VCVTDQ2PS    Y9, Y9
-	VFMADD231PS  Y8, Y9, Y0
-	VPMOVSXBD    8(R11), Y9
-	VCVTDQ2PS    Y9, Y9
-	VFMADD231PS  Y8, Y9, Y1
-	VPMOVSXBD    16(R11), Y9
-	VCVTDQ2PS    Y9, Y9
-	VFMADD231PS  Y8, Y9, Y2
-	VPMOVSXBD    24(R11), Y9
-	VCVTDQ2PS    Y9, Y9
-	VFMADD231PS  Y8, Y9, Y3
-	VBROADCASTSS 256(R14), Y8
-	VPMOVSXBD    32(R11), Y9
-	VCVTDQ2PS    Y9, Y9
-	VFMADD231PS  Y8, Y9, Y4
-	VPMOVSXBD    40(R11), Y9
-	VCVTDQ2PS    Y9, Y9
-	VFMADD231PS  Y8, Y9, Y5
-	VPMOVSXBD    48(R11), Y9
-	VCVTDQ2PS    Y9, Y9
-	VFMADD231PS  Y8, Y9, Y6
-	VPMOVSXBD    56(R11), Y9
-	VCVTDQ2PS    Y9, Y9
-	VFMADD231PS  Y8, Y9, Y7
-	ADDQ         R10, R11
-	ADDQ         $0x04, R14
-	DECQ         R13
-	JNZ          token270
-	PREFETCHT1   (R12)
-	ADDQ         $0x00000040, R12
-	CMPQ         R9, 88(AX)
-	JL           tile269
-	MOVQ         96(AX), R9
-	MOVQ         BX, R9
-	VMOVUPS      Y0, (R9)
-	VMOVUPS      Y1, 32(R9)
-	VMOVUPS      Y2, 64(R9)
-	VMOVUPS      Y3, 96(R9)
-	VMOVUPS      Y4, 128(R9)
-	VMOVUPS      Y5, 160(R9)
-	VMOVUPS      Y6, 192(R9)
-	VMOVUPS      Y7, 224(R9)
-	ADDQ         $0x00000100, BX
-	ADDQ         $0x00000040, DI
-	SUBQ         $0x00000040, SI
-	ADDQ         $0x00000200, R8
-	JMP          cols267
-
-narrower268:
-cols271:
-	CMPQ    SI, $0x00000020
-	JL      narrower272
-	MOVQ    96(AX), R9
-	MOVQ    BX, R9
-	VMOVUPS (R9), Y0
-	VMOVUPS 32(R9), Y1
-	VMOVUPS 64(R9), Y2
-	VMOVUPS 96(R9), Y3
-	MOVQ    80(AX), R9
-	MOVQ    96(AX), R10
-
-tile273:
-	MOVQ    R9, R14
-	SHRQ    $0x04, R14
-	MOVQ    (CX)(R14*8), R11
-	MOVQ    R14, R13
-	SHRQ    $0x01, R13
-	MOVQ    16(DX)(R13*8), R12
-	ADDQ    (AX), R12
-	MOVQ    R14, R13
-	ANDQ    $0x01, R13
-	IMULQ   104(AX), R13
-	ADDQ    R13, R12
-	MOVQ    DI, R14
-	SUBQ    104(AX), R14
-	MOVQ    96(AX), R13
-	ADDQ    $0x3f, R13
-	ANDQ    $-64, R13
-	SUBQ    R13, R14
-	ADDQ    R14, R12
-	SHLQ    $0x04, R14
-	ADDQ    R14, R12
-	ADDQ    (AX), R11
-	ADDQ    DI, R11
-	MOVQ    R9, R14
-	ANDQ    $0x0f, R14
-	MOVQ    $0x00000010, R13
-	SUBQ    R14, R13
-	IMULQ   R10, R14
-	ADDQ    R14, R11
-	MOVQ    88(AX), R14
-	SUBQ    R9, R14
-	CMPQ    R13, R14
-	CMOVQGT R14, R13
-	MOVQ    64(AX), R14
-	ADDQ    R8, R14
-	ADDQ    $0x00000100, R14
-	LEAQ    (R14)(R9*4), R14
-	ADDQ    R13, R9
-
-token274:
-	PREFETCHT1   (R12)
-	ADDQ         $0x00000020, R12
-	VBROADCASTSS (R14), Y4
-	VPMOVSXBD    (R11), Y5
-	VCVTDQ2PS    Y5, Y5
-	VFMADD231PS  Y4, Y5, Y0
-	VPMOVSXBD    8(R11), Y5
-	VCVTDQ2PS    Y5, Y5
-	VFMADD231PS  Y4, Y5, Y1
-	VPMOVSXBD    16(R11), Y5
-	VCVTDQ2PS    Y5, Y5
-	VFMADD231PS  Y4, Y5, Y2
-	VPMOVSXBD    24(R11), Y5
-	VCVTDQ2PS    Y5, Y5
-	VFMADD231PS  Y4, Y5, Y3
-	ADDQ         R10, R11
-	ADDQ         $0x04, R14
-	DECQ         R13
-	JNZ          token274
-	PREFETCHT1   (R12)
-	ADDQ         $0x00000020, R12
-	CMPQ         R9, 88(AX)
-	JL           tile273
-	MOVQ         96(AX), R9
-	MOVQ         BX, R9
-	VMOVUPS      Y0, (R9)
-	VMOVUPS      Y1, 32(R9)
-	VMOVUPS      Y2, 64(R9)
-	VMOVUPS      Y3, 96(R9)
-	ADDQ         $0x00000080, BX
-	ADDQ         $0x00000020, DI
-	SUBQ         $0x00000020, SI
+	ADDQ         $0x04, BX
+	ADDQ         $0x40, SI
 	ADDQ         $0x00000100, R8
-	JMP          cols271
+	ADDQ         R9, DI
+	DECQ         R10
+	JNZ          row260
+	MOVQ         64(AX), BX
+	VMOVUPS      (BX), Y0
+	VPMAXUD      32(BX), Y0, Y0
+	VPMAXUD      64(BX), Y0, Y0
+	VPMAXUD      96(BX), Y0, Y0
+	VPMAXUD      128(BX), Y0, Y0
+	VPMAXUD      160(BX), Y0, Y0
+	VPMAXUD      192(BX), Y0, Y0
+	VPMAXUD      224(BX), Y0, Y0
+	VPERM2F128   $0x01, Y0, Y0, Y1
+	VPMAXUD      Y1, Y0, Y0
+	VPERMILPS    $0x4e, Y0, Y1
+	VPMAXUD      Y1, Y0, Y0
+	VPERMILPS    $0xb1, Y0, Y1
+	VPMAXUD      Y1, Y0, Y0
+	VPMAXUD      foldConst_avx2<>+416(SB), Y0, Y0
+	VMOVSS       foldConst_avx2<>+480(SB), X1
+	VDIVSS       X0, X1, X1
+	VBROADCASTSS X1, Y1
+	VMULSS       foldConst_avx2<>+512(SB), X0, X0
+	VMOVSS       X0, 416(BX)
+	VMULPS       (BX), Y1, Y0
+	VMOVUPS      Y0, (BX)
+	VMULPS       32(BX), Y1, Y0
+	VMOVUPS      Y0, 32(BX)
+	VMULPS       64(BX), Y1, Y0
+	VMOVUPS      Y0, 64(BX)
+	VMULPS       96(BX), Y1, Y0
+	VMOVUPS      Y0, 96(BX)
+	VMULPS       128(BX), Y1, Y0
+	VMOVUPS      Y0, 128(BX)
+	VMULPS       160(BX), Y1, Y0
+	VMOVUPS      Y0, 160(BX)
+	VMULPS       192(BX), Y1, Y0
+	VMOVUPS      Y0, 192(BX)
+	VMULPS       224(BX), Y1, Y0
+	VMOVUPS      Y0, 224(BX)
+	MOVQ         72(AX), BX
+	TESTQ        BX, BX
+	JNZ          masked265
+	MOVQ         (AX), BX
+	MOVQ         (CX), SI
+	ADDQ         BX, SI
+	MOVQ         8(CX), DI
+	ADDQ         BX, DI
+	MOVQ         16(CX), R8
+	ADDQ         BX, R8
+	MOVQ         24(CX), R9
+	ADDQ         BX, R9
+	MOVQ         104(AX), BX
+	MOVQ         64(AX), R10
+	MOVQ         96(AX), R11
+	ADDQ         $0x00000100, R10
+	ADDQ         BX, SI
+	ADDQ         BX, DI
+	ADDQ         BX, R8
+	ADDQ         BX, R9
 
-narrower272:
-	ADDQ $0x20, CX
-	ADDQ $0x20, DX
-	DECQ 24(AX)
-	JNZ  stripe253
+block267:
+	VCVTPH2PS    (SI), Y1
+	VMOVAPS      Y1, Y0
+	VCVTPH2PS    16(SI), Y2
+	VPMAXUD      Y2, Y0, Y0
+	VCVTPH2PS    (DI), Y3
+	VPMAXUD      Y3, Y0, Y0
+	VCVTPH2PS    16(DI), Y4
+	VPMAXUD      Y4, Y0, Y0
+	VCVTPH2PS    (R8), Y5
+	VPMAXUD      Y5, Y0, Y0
+	VCVTPH2PS    16(R8), Y6
+	VPMAXUD      Y6, Y0, Y0
+	VCVTPH2PS    (R9), Y7
+	VPMAXUD      Y7, Y0, Y0
+	VCVTPH2PS    16(R9), Y8
+	VPMAXUD      Y8, Y0, Y0
+	VPERM2F128   $0x01, Y0, Y0, Y9
+	VPMAXUD      Y9, Y0, Y0
+	VPERMILPS    $0x4e, Y0, Y9
+	VPMAXUD      Y9, Y0, Y0
+	VPERMILPS    $0xb1, Y0, Y9
+	VPMAXUD      Y9, Y0, Y0
+	VPMAXUD      foldConst_avx2<>+448(SB), Y0, Y0
+	VMOVSS       foldConst_avx2<>+544(SB), X9
+	VDIVSS       X0, X9, X9
+	VBROADCASTSS X9, Y9
+	VMULPS       Y9, Y1, Y1
+	VMULPS       Y9, Y2, Y2
+	VMULPS       Y9, Y3, Y3
+	VMULPS       Y9, Y4, Y4
+	VMULPS       Y9, Y5, Y5
+	VMULPS       Y9, Y6, Y6
+	VMULPS       Y9, Y7, Y7
+	VMULPS       Y9, Y8, Y8
+	MOVQ         64(AX), BX
+	VMULPS       (BX), Y1, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       32(BX), Y2, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, (R10)
+	VMULPS       64(BX), Y3, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       96(BX), Y4, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 32(R10)
+	VMULPS       128(BX), Y5, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       160(BX), Y6, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 64(R10)
+	VMULPS       192(BX), Y7, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       224(BX), Y8, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 96(R10)
+	VMULSS       416(BX), X0, X0
+	VMOVSS       X0, 128(R10)
+	ADDQ         $0x20, SI
+	ADDQ         $0x20, DI
+	ADDQ         $0x20, R8
+	ADDQ         $0x20, R9
+	ADDQ         $0x000000c0, R10
+	SUBQ         $0x20, R11
+	JNZ          block267
+	JMP          quantised266
+
+masked265:
+	MOVQ (AX), BX
+	MOVQ (CX), SI
+	ADDQ BX, SI
+	MOVQ 8(CX), DI
+	ADDQ BX, DI
+	MOVQ 16(CX), R8
+	ADDQ BX, R8
+	MOVQ 24(CX), R9
+	ADDQ BX, R9
+	MOVQ 104(AX), BX
+	MOVQ 64(AX), R10
+	MOVQ 96(AX), R11
+	ADDQ $0x00000100, R10
+	ADDQ BX, SI
+	ADDQ BX, DI
+	ADDQ BX, R8
+	ADDQ BX, R9
+
+block268:
+	MOVQ         72(AX), BX
+	VCVTPH2PS    (SI), Y1
+	MOVBLZX      (BX), R12
+	VMOVD        R12, X0
+	VPBROADCASTD X0, Y0
+	VPAND        foldConst_avx2<>+352(SB), Y0, Y0
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y0, Y0
+	VPAND        Y0, Y1, Y1
+	VMOVAPS      Y1, Y0
+	VCVTPH2PS    16(SI), Y2
+	MOVBLZX      1(BX), R12
+	VMOVD        R12, X3
+	VPBROADCASTD X3, Y3
+	VPAND        foldConst_avx2<>+352(SB), Y3, Y3
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y3, Y3
+	VPAND        Y3, Y2, Y2
+	VPMAXUD      Y2, Y0, Y0
+	VCVTPH2PS    (DI), Y3
+	MOVBLZX      2(BX), R12
+	VMOVD        R12, X4
+	VPBROADCASTD X4, Y4
+	VPAND        foldConst_avx2<>+352(SB), Y4, Y4
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y4, Y4
+	VPAND        Y4, Y3, Y3
+	VPMAXUD      Y3, Y0, Y0
+	VCVTPH2PS    16(DI), Y4
+	MOVBLZX      3(BX), R12
+	VMOVD        R12, X5
+	VPBROADCASTD X5, Y5
+	VPAND        foldConst_avx2<>+352(SB), Y5, Y5
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y5, Y5
+	VPAND        Y5, Y4, Y4
+	VPMAXUD      Y4, Y0, Y0
+	VCVTPH2PS    (R8), Y5
+	MOVBLZX      4(BX), R12
+	VMOVD        R12, X6
+	VPBROADCASTD X6, Y6
+	VPAND        foldConst_avx2<>+352(SB), Y6, Y6
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y6, Y6
+	VPAND        Y6, Y5, Y5
+	VPMAXUD      Y5, Y0, Y0
+	VCVTPH2PS    16(R8), Y6
+	MOVBLZX      5(BX), R12
+	VMOVD        R12, X7
+	VPBROADCASTD X7, Y7
+	VPAND        foldConst_avx2<>+352(SB), Y7, Y7
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y7, Y7
+	VPAND        Y7, Y6, Y6
+	VPMAXUD      Y6, Y0, Y0
+	VCVTPH2PS    (R9), Y7
+	MOVBLZX      6(BX), R12
+	VMOVD        R12, X8
+	VPBROADCASTD X8, Y8
+	VPAND        foldConst_avx2<>+352(SB), Y8, Y8
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y8, Y8
+	VPAND        Y8, Y7, Y7
+	VPMAXUD      Y7, Y0, Y0
+	VCVTPH2PS    16(R9), Y8
+	MOVBLZX      7(BX), BX
+	VMOVD        BX, X9
+	VPBROADCASTD X9, Y9
+	VPAND        foldConst_avx2<>+352(SB), Y9, Y9
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y9, Y9
+	VPAND        Y9, Y8, Y8
+	VPMAXUD      Y8, Y0, Y0
+	VPERM2F128   $0x01, Y0, Y0, Y9
+	VPMAXUD      Y9, Y0, Y0
+	VPERMILPS    $0x4e, Y0, Y9
+	VPMAXUD      Y9, Y0, Y0
+	VPERMILPS    $0xb1, Y0, Y9
+	VPMAXUD      Y9, Y0, Y0
+	VPMAXUD      foldConst_avx2<>+448(SB), Y0, Y0
+	VMOVSS       foldConst_avx2<>+544(SB), X9
+	VDIVSS       X0, X9, X9
+	VBROADCASTSS X9, Y9
+	VMULPS       Y9, Y1, Y1
+	VMULPS       Y9, Y2, Y2
+	VMULPS       Y9, Y3, Y3
+	VMULPS       Y9, Y4, Y4
+	VMULPS       Y9, Y5, Y5
+	VMULPS       Y9, Y6, Y6
+	VMULPS       Y9, Y7, Y7
+	VMULPS       Y9, Y8, Y8
+	MOVQ         64(AX), BX
+	VMULPS       (BX), Y1, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       32(BX), Y2, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, (R10)
+	VMULPS       64(BX), Y3, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       96(BX), Y4, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 32(R10)
+	VMULPS       128(BX), Y5, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       160(BX), Y6, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 64(R10)
+	VMULPS       192(BX), Y7, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       224(BX), Y8, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 96(R10)
+	VMULSS       416(BX), X0, X0
+	VMOVSS       X0, 128(R10)
+	ADDQ         $0x20, SI
+	ADDQ         $0x20, DI
+	ADDQ         $0x20, R8
+	ADDQ         $0x20, R9
+	ADDQ         $0x000000c0, R10
+	SUBQ         $0x20, R11
+	JNZ          block268
+
+quantised266:
+	MOVQ 56(AX), BX
+	MOVQ 64(AX), SI
+	MOVQ 96(AX), DI
+	MOVQ 104(AX), R8
+	ADDQ $0x00000100, SI
+	MOVQ 96(AX), R9
+	ADDQ $0x3f, R9
+	ANDQ $-64, R9
+	ADDQ R9, R8
+	MOVQ 96(AX), R11
+	MOVQ 16(DX), R9
+	MOVQ 24(DX), R10
+	ADDQ (AX), R9
+	ADDQ (AX), R10
+	SHRQ $0x04, R11
+
+block269:
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	MOVQ  80(AX), R12
+	SHRQ  $0x04, R12
+
+tile270:
+	MOVQ         (CX)(R12*8), R13
+	ADDQ         (AX), R13
+	ADDQ         R8, R13
+	MOVQ         R12, R14
+	SHLQ         $0x05, R14
+	ADDQ         SI, R14
+	VMOVDQU      (R13), Y5
+	VPSLLW       $0x08, Y5, Y4
+	VPSRAW       $0x08, Y4, Y4
+	VPSRAW       $0x08, Y5, Y5
+	VMOVDQU      32(R13), Y7
+	VPSLLW       $0x08, Y7, Y6
+	VPSRAW       $0x08, Y6, Y6
+	VPSRAW       $0x08, Y7, Y7
+	VPBROADCASTD (R14), Y8
+	VPMADDWD     Y4, Y8, Y4
+	VPADDD       Y4, Y0, Y0
+	VPMADDWD     Y6, Y8, Y4
+	VPADDD       Y4, Y1, Y1
+	VPBROADCASTD 4(R14), Y4
+	VPMADDWD     Y5, Y4, Y5
+	VPADDD       Y5, Y0, Y0
+	VPMADDWD     Y7, Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      64(R13), Y5
+	VPSLLW       $0x08, Y5, Y4
+	VPSRAW       $0x08, Y4, Y4
+	VPSRAW       $0x08, Y5, Y5
+	VMOVDQU      96(R13), Y7
+	VPSLLW       $0x08, Y7, Y6
+	VPSRAW       $0x08, Y6, Y6
+	VPSRAW       $0x08, Y7, Y7
+	VPBROADCASTD (R14), Y8
+	VPMADDWD     Y4, Y8, Y4
+	VPADDD       Y4, Y2, Y2
+	VPMADDWD     Y6, Y8, Y4
+	VPADDD       Y4, Y3, Y3
+	VPBROADCASTD 4(R14), Y4
+	VPMADDWD     Y5, Y4, Y5
+	VPADDD       Y5, Y2, Y2
+	VPMADDWD     Y7, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVDQU      128(R13), Y5
+	VPSLLW       $0x08, Y5, Y4
+	VPSRAW       $0x08, Y4, Y4
+	VPSRAW       $0x08, Y5, Y5
+	VMOVDQU      160(R13), Y7
+	VPSLLW       $0x08, Y7, Y6
+	VPSRAW       $0x08, Y6, Y6
+	VPSRAW       $0x08, Y7, Y7
+	VPBROADCASTD 16(R14), Y8
+	VPMADDWD     Y4, Y8, Y4
+	VPADDD       Y4, Y0, Y0
+	VPMADDWD     Y6, Y8, Y4
+	VPADDD       Y4, Y1, Y1
+	VPBROADCASTD 20(R14), Y4
+	VPMADDWD     Y5, Y4, Y5
+	VPADDD       Y5, Y0, Y0
+	VPMADDWD     Y7, Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      192(R13), Y5
+	VPSLLW       $0x08, Y5, Y4
+	VPSRAW       $0x08, Y4, Y4
+	VPSRAW       $0x08, Y5, Y5
+	VMOVDQU      224(R13), Y7
+	VPSLLW       $0x08, Y7, Y6
+	VPSRAW       $0x08, Y6, Y6
+	VPSRAW       $0x08, Y7, Y7
+	VPBROADCASTD 16(R14), Y8
+	VPMADDWD     Y4, Y8, Y4
+	VPADDD       Y4, Y2, Y2
+	VPMADDWD     Y6, Y8, Y4
+	VPADDD       Y4, Y3, Y3
+	VPBROADCASTD 20(R14), Y4
+	VPMADDWD     Y5, Y4, Y5
+	VPADDD       Y5, Y2, Y2
+	VPMADDWD     Y7, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVDQU      256(R13), Y5
+	VPSLLW       $0x08, Y5, Y4
+	VPSRAW       $0x08, Y4, Y4
+	VPSRAW       $0x08, Y5, Y5
+	VMOVDQU      288(R13), Y7
+	VPSLLW       $0x08, Y7, Y6
+	VPSRAW       $0x08, Y6, Y6
+	VPSRAW       $0x08, Y7, Y7
+	VPBROADCASTD 8(R14), Y8
+	VPMADDWD     Y4, Y8, Y4
+	VPADDD       Y4, Y0, Y0
+	VPMADDWD     Y6, Y8, Y4
+	VPADDD       Y4, Y1, Y1
+	VPBROADCASTD 12(R14), Y4
+	VPMADDWD     Y5, Y4, Y5
+	VPADDD       Y5, Y0, Y0
+	VPMADDWD     Y7, Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      320(R13), Y5
+	VPSLLW       $0x08, Y5, Y4
+	VPSRAW       $0x08, Y4, Y4
+	VPSRAW       $0x08, Y5, Y5
+	VMOVDQU      352(R13), Y7
+	VPSLLW       $0x08, Y7, Y6
+	VPSRAW       $0x08, Y6, Y6
+	VPSRAW       $0x08, Y7, Y7
+	VPBROADCASTD 8(R14), Y8
+	VPMADDWD     Y4, Y8, Y4
+	VPADDD       Y4, Y2, Y2
+	VPMADDWD     Y6, Y8, Y4
+	VPADDD       Y4, Y3, Y3
+	VPBROADCASTD 12(R14), Y4
+	VPMADDWD     Y5, Y4, Y5
+	VPADDD       Y5, Y2, Y2
+	VPMADDWD     Y7, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVDQU      384(R13), Y5
+	VPSLLW       $0x08, Y5, Y4
+	VPSRAW       $0x08, Y4, Y4
+	VPSRAW       $0x08, Y5, Y5
+	VMOVDQU      416(R13), Y7
+	VPSLLW       $0x08, Y7, Y6
+	VPSRAW       $0x08, Y6, Y6
+	VPSRAW       $0x08, Y7, Y7
+	VPBROADCASTD 24(R14), Y8
+	VPMADDWD     Y4, Y8, Y4
+	VPADDD       Y4, Y0, Y0
+	VPMADDWD     Y6, Y8, Y4
+	VPADDD       Y4, Y1, Y1
+	VPBROADCASTD 28(R14), Y4
+	VPMADDWD     Y5, Y4, Y5
+	VPADDD       Y5, Y0, Y0
+	VPMADDWD     Y7, Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      448(R13), Y5
+	VPSLLW       $0x08, Y5, Y4
+	VPSRAW       $0x08, Y4, Y4
+	VPSRAW       $0x08, Y5, Y5
+	VMOVDQU      480(R13), Y7
+	VPSLLW       $0x08, Y7, Y6
+	VPSRAW       $0x08, Y6, Y6
+	VPSRAW       $0x08, Y7, Y7
+	VPBROADCASTD 24(R14), Y8
+	VPMADDWD     Y4, Y8, Y4
+	VPADDD       Y4, Y2, Y2
+	VPMADDWD     Y6, Y8, Y4
+	VPADDD       Y4, Y3, Y3
+	VPBROADCASTD 28(R14), Y4
+	VPMADDWD     Y5, Y4, Y5
+	VPADDD       Y5, Y2, Y2
+	VPMADDWD     Y7, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	PREFETCHT1   (R9)
+	PREFETCHT1   64(R9)
+	PREFETCHT1   128(R9)
+	PREFETCHT1   192(R9)
+	PREFETCHT1   256(R9)
+	PREFETCHT1   320(R9)
+	PREFETCHT1   384(R9)
+	PREFETCHT1   448(R9)
+	PREFETCHT1   512(R9)
+	ADDQ         $0x00000220, R9
+	DECQ         R11
+	CMOVQEQ      R10, R9
+	INCQ         R12
+	MOVQ         R12, R13
+	SHLQ         $0x04, R13
+	CMPQ         R13, 88(AX)
+	JL           tile270
+	MOVQ         96(AX), R13
+	MOVQ         BX, R12
+	VBROADCASTSS 128(SI), Y4
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      (R12), Y5
+	VFMADD231PS  Y4, Y0, Y5
+	VMOVUPS      Y5, (R12)
+	VCVTDQ2PS    Y1, Y1
+	VMOVUPS      32(R12), Y0
+	VFMADD231PS  Y4, Y1, Y0
+	VMOVUPS      Y0, 32(R12)
+	VCVTDQ2PS    Y2, Y2
+	VMOVUPS      64(R12), Y0
+	VFMADD231PS  Y4, Y2, Y0
+	VMOVUPS      Y0, 64(R12)
+	VCVTDQ2PS    Y3, Y3
+	VMOVUPS      96(R12), Y0
+	VFMADD231PS  Y4, Y3, Y0
+	VMOVUPS      Y0, 96(R12)
+	LEAQ         (R12)(R13*4), R12
+	ADDQ         $0x00000080, BX
+	ADDQ         $0x00000080, R8
+	ADDQ         $0x00000180, R8
+	ADDQ         $0x000000c0, SI
+	SUBQ         $0x20, DI
+	JNZ          block269
+	ADDQ         $0x20, CX
+	ADDQ         $0x20, DX
+	DECQ         24(AX)
+	JNZ          stripe253
 	VZEROUPPER
 	RET
 
@@ -8685,14 +8988,14 @@ TEXT ·foldQ8R2AVX2(SB), NOSPLIT, $0-8
 	MOVQ 8(AX), CX
 	MOVQ 16(AX), DX
 
-stripe275:
+stripe271:
 	MOVQ 96(AX), BX
 	ADDQ $0x3f, BX
 	ANDQ $-64, BX
 	MOVQ 64(AX), DI
 	XORQ SI, SI
 
-half276:
+half272:
 	MOVQ   SI, R10
 	SHRQ   $0x01, R10
 	MOVQ   (CX)(R10*8), R8
@@ -8716,7 +9019,7 @@ half276:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 
-block277:
+block273:
 	VPBROADCASTD 128(R11), Y2
 	VPBROADCASTD 132(R11), Y3
 	PREFETCHT1   (R9)
@@ -8862,25 +9165,25 @@ block277:
 	ADDQ         $0x00000220, R9
 	ADDQ         $0x00000090, R11
 	SUBQ         $0x20, R12
-	JNZ          block277
+	JNZ          block273
 	VMOVUPS      Y0, (DI)
 	VMOVUPS      Y1, 256(DI)
 	ADDQ         $0x20, DI
 	INCQ         SI
 	CMPQ         SI, $0x08
-	JL           half276
+	JL           half272
 	CMPL         112(AX), $0x00
-	JE           uncapped278
+	JE           uncapped274
 	MOVQ         64(AX), BX
 	MOVQ         $0x00000010, SI
 
-cap279:
+cap275:
 	VBROADCASTSS 116(AX), Y0
 	VMULPS       (BX), Y0, Y0
-	VANDPS       foldConst_avx2<>+512(SB), Y0, Y1
-	VANDPS       foldConst_avx2<>+480(SB), Y0, Y2
-	VCMPPS       $0x11, foldConst_avx2<>+544(SB), Y1, Y3
-	VMINPS       foldConst_avx2<>+576(SB), Y1, Y1
+	VANDPS       foldConst_avx2<>+640(SB), Y0, Y1
+	VANDPS       foldConst_avx2<>+608(SB), Y0, Y2
+	VCMPPS       $0x11, foldConst_avx2<>+672(SB), Y1, Y3
+	VMINPS       foldConst_avx2<>+704(SB), Y1, Y1
 	VADDPS       Y1, Y1, Y1
 	VMULPS       foldConst_avx2<>+64(SB), Y1, Y1
 	VMOVUPS      foldConst_avx2<>+288(SB), Y4
@@ -8897,18 +9200,18 @@ cap279:
 	VPADDD       foldConst_avx2<>+320(SB), Y4, Y4
 	VPSLLD       $0x17, Y4, Y4
 	VMULPS       Y4, Y5, Y5
-	VADDPS       foldConst_avx2<>+416(SB), Y5, Y5
-	VMOVUPS      foldConst_avx2<>+448(SB), Y1
+	VADDPS       foldConst_avx2<>+544(SB), Y5, Y5
+	VMOVUPS      foldConst_avx2<>+576(SB), Y1
 	VDIVPS       Y5, Y1, Y1
-	VMOVUPS      foldConst_avx2<>+416(SB), Y4
+	VMOVUPS      foldConst_avx2<>+544(SB), Y4
 	VSUBPS       Y1, Y4, Y1
 	VORPS        Y2, Y1, Y1
 	VMULPS       Y0, Y0, Y2
-	VMOVUPS      foldConst_avx2<>+608(SB), Y4
-	VFMADD213PS  foldConst_avx2<>+640(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+672(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+704(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+736(SB), Y2, Y4
+	VMOVUPS      foldConst_avx2<>+736(SB), Y4
+	VFMADD213PS  foldConst_avx2<>+768(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+800(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+832(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+864(SB), Y2, Y4
 	VMULPS       Y0, Y2, Y2
 	VFMADD213PS  Y0, Y2, Y4
 	VBLENDVPS    Y3, Y4, Y1, Y1
@@ -8917,18 +9220,18 @@ cap279:
 	VMOVUPS      Y1, (BX)
 	ADDQ         $0x20, BX
 	DECQ         SI
-	JNZ          cap279
+	JNZ          cap275
 
-uncapped278:
+uncapped274:
 	MOVQ    72(AX), BX
 	TESTQ   BX, BX
-	JZ      unmasked280
+	JZ      unmasked276
 	MOVQ    64(AX), SI
 	VMOVUPS foldConst_avx2<>+352(SB), Y0
 	VMOVUPS foldConst_avx2<>+0(SB), Y1
 	XORQ    DI, DI
 
-hide281:
+hide277:
 	MOVBLZX      (BX)(DI*1), R8
 	VMOVD        R8, X3
 	VPBROADCASTD X3, Y3
@@ -8940,9 +9243,9 @@ hide281:
 	ADDQ         $0x20, SI
 	INCQ         DI
 	CMPQ         DI, $0x10
-	JL           hide281
+	JL           hide277
 
-unmasked280:
+unmasked276:
 	MOVQ 40(AX), BX
 	MOVQ 48(AX), SI
 	MOVQ 56(AX), DI
@@ -8951,7 +9254,7 @@ unmasked280:
 	SHLQ $0x02, R9
 	MOVQ $0x00000002, R10
 
-row282:
+row278:
 	VBROADCASTSS (BX), Y0
 	VMOVUPS      (R8), Y1
 	VMAXPS       32(R8), Y1, Y1
@@ -8965,7 +9268,7 @@ row282:
 	VCMPPS       $0x16, foldConst_avx2<>+32(SB), Y2, Y2
 	VMOVMSKPS    Y2, R11
 	TESTL        R11, R11
-	JZ           weights283
+	JZ           weights279
 	VPERM2F128   $0x01, Y1, Y1, Y2
 	VMAXPS       Y2, Y1, Y1
 	VPERMILPS    $0x4e, Y1, Y2
@@ -8975,8 +9278,8 @@ row282:
 	VMAXPS       Y0, Y1, Y1
 	VMOVSS       foldConst_avx2<>+0(SB), X2
 	VUCOMISS     X2, X1
-	JP           some285
-	JNE          some285
+	JP           some281
+	JNE          some281
 	VXORPS       Y0, Y0, Y0
 	VMOVUPS      Y0, (R8)
 	VMOVUPS      Y0, 32(R8)
@@ -8986,9 +9289,9 @@ row282:
 	VMOVUPS      Y0, 160(R8)
 	VMOVUPS      Y0, 192(R8)
 	VMOVUPS      Y0, 224(R8)
-	JMP          next284
+	JMP          next280
 
-some285:
+some281:
 	VMOVSS      X1, (BX)
 	VSUBPS      Y1, Y0, Y0
 	VMULPS      foldConst_avx2<>+64(SB), Y0, Y0
@@ -9013,14 +9316,14 @@ some285:
 	VMOVUPS     Y2, 32(SI)
 	XORQ        R11, R11
 
-o286:
+o282:
 	VMULPS  (DI)(R11*1), Y3, Y2
 	VMOVUPS Y2, (DI)(R11*1)
 	ADDQ    $0x20, R11
 	CMPQ    R11, R9
-	JL      o286
+	JL      o282
 
-weights283:
+weights279:
 	VMOVUPS     (R8), Y1
 	VSUBPS      Y0, Y1, Y1
 	VMULPS      foldConst_avx2<>+64(SB), Y1, Y1
@@ -9176,158 +9479,810 @@ weights283:
 	VADDPS      32(SI), Y3, Y3
 	VMOVUPS     Y3, 32(SI)
 
-next284:
-	ADDQ $0x04, BX
-	ADDQ $0x40, SI
-	ADDQ $0x00000100, R8
-	ADDQ R9, DI
-	DECQ R10
-	JNZ  row282
-	MOVQ 64(AX), BX
-	XORQ DI, DI
+next280:
+	ADDQ         $0x04, BX
+	ADDQ         $0x40, SI
+	ADDQ         $0x00000100, R8
+	ADDQ         R9, DI
+	DECQ         R10
+	JNZ          row278
+	MOVQ         64(AX), BX
+	VMOVUPS      (BX), Y0
+	VPMAXUD      32(BX), Y0, Y0
+	VPMAXUD      64(BX), Y0, Y0
+	VPMAXUD      96(BX), Y0, Y0
+	VPMAXUD      128(BX), Y0, Y0
+	VPMAXUD      160(BX), Y0, Y0
+	VPMAXUD      192(BX), Y0, Y0
+	VPMAXUD      224(BX), Y0, Y0
+	VPERM2F128   $0x01, Y0, Y0, Y1
+	VPMAXUD      Y1, Y0, Y0
+	VPERMILPS    $0x4e, Y0, Y1
+	VPMAXUD      Y1, Y0, Y0
+	VPERMILPS    $0xb1, Y0, Y1
+	VPMAXUD      Y1, Y0, Y0
+	VPMAXUD      foldConst_avx2<>+416(SB), Y0, Y0
+	VMOVSS       foldConst_avx2<>+480(SB), X1
+	VDIVSS       X0, X1, X1
+	VBROADCASTSS X1, Y1
+	VMULSS       foldConst_avx2<>+512(SB), X0, X0
+	VMOVSS       X0, 800(BX)
+	VMULPS       (BX), Y1, Y0
+	VMOVUPS      Y0, (BX)
+	VMULPS       32(BX), Y1, Y0
+	VMOVUPS      Y0, 32(BX)
+	VMULPS       64(BX), Y1, Y0
+	VMOVUPS      Y0, 64(BX)
+	VMULPS       96(BX), Y1, Y0
+	VMOVUPS      Y0, 96(BX)
+	VMULPS       128(BX), Y1, Y0
+	VMOVUPS      Y0, 128(BX)
+	VMULPS       160(BX), Y1, Y0
+	VMOVUPS      Y0, 160(BX)
+	VMULPS       192(BX), Y1, Y0
+	VMOVUPS      Y0, 192(BX)
+	VMULPS       224(BX), Y1, Y0
+	VMOVUPS      Y0, 224(BX)
+	VMOVUPS      256(BX), Y0
+	VPMAXUD      288(BX), Y0, Y0
+	VPMAXUD      320(BX), Y0, Y0
+	VPMAXUD      352(BX), Y0, Y0
+	VPMAXUD      384(BX), Y0, Y0
+	VPMAXUD      416(BX), Y0, Y0
+	VPMAXUD      448(BX), Y0, Y0
+	VPMAXUD      480(BX), Y0, Y0
+	VPERM2F128   $0x01, Y0, Y0, Y1
+	VPMAXUD      Y1, Y0, Y0
+	VPERMILPS    $0x4e, Y0, Y1
+	VPMAXUD      Y1, Y0, Y0
+	VPERMILPS    $0xb1, Y0, Y1
+	VPMAXUD      Y1, Y0, Y0
+	VPMAXUD      foldConst_avx2<>+416(SB), Y0, Y0
+	VMOVSS       foldConst_avx2<>+480(SB), X1
+	VDIVSS       X0, X1, X1
+	VBROADCASTSS X1, Y1
+	VMULSS       foldConst_avx2<>+512(SB), X0, X0
+	VMOVSS       X0, 804(BX)
+	VMULPS       256(BX), Y1, Y0
+	VMOVUPS      Y0, 256(BX)
+	VMULPS       288(BX), Y1, Y0
+	VMOVUPS      Y0, 288(BX)
+	VMULPS       320(BX), Y1, Y0
+	VMOVUPS      Y0, 320(BX)
+	VMULPS       352(BX), Y1, Y0
+	VMOVUPS      Y0, 352(BX)
+	VMULPS       384(BX), Y1, Y0
+	VMOVUPS      Y0, 384(BX)
+	VMULPS       416(BX), Y1, Y0
+	VMOVUPS      Y0, 416(BX)
+	VMULPS       448(BX), Y1, Y0
+	VMOVUPS      Y0, 448(BX)
+	VMULPS       480(BX), Y1, Y0
+	VMOVUPS      Y0, 480(BX)
+	MOVQ         72(AX), BX
+	TESTQ        BX, BX
+	JNZ          masked283
+	MOVQ         (AX), BX
+	MOVQ         (CX), SI
+	ADDQ         BX, SI
+	MOVQ         8(CX), DI
+	ADDQ         BX, DI
+	MOVQ         16(CX), R8
+	ADDQ         BX, R8
+	MOVQ         24(CX), R9
+	ADDQ         BX, R9
+	MOVQ         104(AX), BX
+	MOVQ         64(AX), R10
+	MOVQ         96(AX), R11
+	ADDQ         $0x00000200, R10
+	ADDQ         BX, SI
+	ADDQ         BX, DI
+	ADDQ         BX, R8
+	ADDQ         BX, R9
 
-tile287:
+block285:
+	VCVTPH2PS    (SI), Y1
+	VMOVAPS      Y1, Y0
+	VCVTPH2PS    16(SI), Y2
+	VPMAXUD      Y2, Y0, Y0
+	VCVTPH2PS    (DI), Y3
+	VPMAXUD      Y3, Y0, Y0
+	VCVTPH2PS    16(DI), Y4
+	VPMAXUD      Y4, Y0, Y0
+	VCVTPH2PS    (R8), Y5
+	VPMAXUD      Y5, Y0, Y0
+	VCVTPH2PS    16(R8), Y6
+	VPMAXUD      Y6, Y0, Y0
+	VCVTPH2PS    (R9), Y7
+	VPMAXUD      Y7, Y0, Y0
+	VCVTPH2PS    16(R9), Y8
+	VPMAXUD      Y8, Y0, Y0
+	VPERM2F128   $0x01, Y0, Y0, Y9
+	VPMAXUD      Y9, Y0, Y0
+	VPERMILPS    $0x4e, Y0, Y9
+	VPMAXUD      Y9, Y0, Y0
+	VPERMILPS    $0xb1, Y0, Y9
+	VPMAXUD      Y9, Y0, Y0
+	VPMAXUD      foldConst_avx2<>+448(SB), Y0, Y0
+	VMOVSS       foldConst_avx2<>+544(SB), X9
+	VDIVSS       X0, X9, X9
+	VBROADCASTSS X9, Y9
+	VMULPS       Y9, Y1, Y1
+	VMULPS       Y9, Y2, Y2
+	VMULPS       Y9, Y3, Y3
+	VMULPS       Y9, Y4, Y4
+	VMULPS       Y9, Y5, Y5
+	VMULPS       Y9, Y6, Y6
+	VMULPS       Y9, Y7, Y7
+	VMULPS       Y9, Y8, Y8
+	MOVQ         64(AX), BX
+	VMULPS       (BX), Y1, Y9
+	VCVTPS2DQ    Y9, Y9
+	VMULPS       32(BX), Y2, Y10
+	VCVTPS2DQ    Y10, Y10
+	VPACKUSDW    Y10, Y9, Y9
+	VPSHUFLW     $0xd8, Y9, Y9
+	VPSHUFHW     $0xd8, Y9, Y9
+	VMOVDQU      Y9, (R10)
+	VMULPS       64(BX), Y3, Y9
+	VCVTPS2DQ    Y9, Y9
+	VMULPS       96(BX), Y4, Y10
+	VCVTPS2DQ    Y10, Y10
+	VPACKUSDW    Y10, Y9, Y9
+	VPSHUFLW     $0xd8, Y9, Y9
+	VPSHUFHW     $0xd8, Y9, Y9
+	VMOVDQU      Y9, 32(R10)
+	VMULPS       128(BX), Y5, Y9
+	VCVTPS2DQ    Y9, Y9
+	VMULPS       160(BX), Y6, Y10
+	VCVTPS2DQ    Y10, Y10
+	VPACKUSDW    Y10, Y9, Y9
+	VPSHUFLW     $0xd8, Y9, Y9
+	VPSHUFHW     $0xd8, Y9, Y9
+	VMOVDQU      Y9, 64(R10)
+	VMULPS       192(BX), Y7, Y9
+	VCVTPS2DQ    Y9, Y9
+	VMULPS       224(BX), Y8, Y10
+	VCVTPS2DQ    Y10, Y10
+	VPACKUSDW    Y10, Y9, Y9
+	VPSHUFLW     $0xd8, Y9, Y9
+	VPSHUFHW     $0xd8, Y9, Y9
+	VMOVDQU      Y9, 96(R10)
+	VMULSS       800(BX), X0, X9
+	VMOVSS       X9, 256(R10)
+	MOVQ         64(AX), BX
+	VMULPS       256(BX), Y1, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       288(BX), Y2, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 128(R10)
+	VMULPS       320(BX), Y3, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       352(BX), Y4, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 160(R10)
+	VMULPS       384(BX), Y5, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       416(BX), Y6, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 192(R10)
+	VMULPS       448(BX), Y7, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       480(BX), Y8, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 224(R10)
+	VMULSS       804(BX), X0, X0
+	VMOVSS       X0, 260(R10)
+	ADDQ         $0x20, SI
+	ADDQ         $0x20, DI
+	ADDQ         $0x20, R8
+	ADDQ         $0x20, R9
+	ADDQ         $0x00000140, R10
+	SUBQ         $0x20, R11
+	JNZ          block285
+	JMP          quantised284
+
+masked283:
+	MOVQ (AX), BX
+	MOVQ (CX), SI
+	ADDQ BX, SI
+	MOVQ 8(CX), DI
+	ADDQ BX, DI
+	MOVQ 16(CX), R8
+	ADDQ BX, R8
+	MOVQ 24(CX), R9
+	ADDQ BX, R9
+	MOVQ 104(AX), BX
+	MOVQ 64(AX), R10
+	MOVQ 96(AX), R11
+	ADDQ $0x00000200, R10
+	ADDQ BX, SI
+	ADDQ BX, DI
+	ADDQ BX, R8
+	ADDQ BX, R9
+
+block286:
+	MOVQ         72(AX), BX
+	VCVTPH2PS    (SI), Y1
+	MOVBLZX      (BX), R12
+	VMOVD        R12, X0
+	VPBROADCASTD X0, Y0
+	VPAND        foldConst_avx2<>+352(SB), Y0, Y0
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y0, Y0
+	VPAND        Y0, Y1, Y1
+	VMOVAPS      Y1, Y0
+	VCVTPH2PS    16(SI), Y2
+	MOVBLZX      1(BX), R12
+	VMOVD        R12, X3
+	VPBROADCASTD X3, Y3
+	VPAND        foldConst_avx2<>+352(SB), Y3, Y3
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y3, Y3
+	VPAND        Y3, Y2, Y2
+	VPMAXUD      Y2, Y0, Y0
+	VCVTPH2PS    (DI), Y3
+	MOVBLZX      2(BX), R12
+	VMOVD        R12, X4
+	VPBROADCASTD X4, Y4
+	VPAND        foldConst_avx2<>+352(SB), Y4, Y4
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y4, Y4
+	VPAND        Y4, Y3, Y3
+	VPMAXUD      Y3, Y0, Y0
+	VCVTPH2PS    16(DI), Y4
+	MOVBLZX      3(BX), R12
+	VMOVD        R12, X5
+	VPBROADCASTD X5, Y5
+	VPAND        foldConst_avx2<>+352(SB), Y5, Y5
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y5, Y5
+	VPAND        Y5, Y4, Y4
+	VPMAXUD      Y4, Y0, Y0
+	VCVTPH2PS    (R8), Y5
+	MOVBLZX      4(BX), R12
+	VMOVD        R12, X6
+	VPBROADCASTD X6, Y6
+	VPAND        foldConst_avx2<>+352(SB), Y6, Y6
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y6, Y6
+	VPAND        Y6, Y5, Y5
+	VPMAXUD      Y5, Y0, Y0
+	VCVTPH2PS    16(R8), Y6
+	MOVBLZX      5(BX), R12
+	VMOVD        R12, X7
+	VPBROADCASTD X7, Y7
+	VPAND        foldConst_avx2<>+352(SB), Y7, Y7
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y7, Y7
+	VPAND        Y7, Y6, Y6
+	VPMAXUD      Y6, Y0, Y0
+	VCVTPH2PS    (R9), Y7
+	MOVBLZX      6(BX), R12
+	VMOVD        R12, X8
+	VPBROADCASTD X8, Y8
+	VPAND        foldConst_avx2<>+352(SB), Y8, Y8
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y8, Y8
+	VPAND        Y8, Y7, Y7
+	VPMAXUD      Y7, Y0, Y0
+	VCVTPH2PS    16(R9), Y8
+	MOVBLZX      7(BX), BX
+	VMOVD        BX, X9
+	VPBROADCASTD X9, Y9
+	VPAND        foldConst_avx2<>+352(SB), Y9, Y9
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y9, Y9
+	VPAND        Y9, Y8, Y8
+	VPMAXUD      Y8, Y0, Y0
+	VPERM2F128   $0x01, Y0, Y0, Y9
+	VPMAXUD      Y9, Y0, Y0
+	VPERMILPS    $0x4e, Y0, Y9
+	VPMAXUD      Y9, Y0, Y0
+	VPERMILPS    $0xb1, Y0, Y9
+	VPMAXUD      Y9, Y0, Y0
+	VPMAXUD      foldConst_avx2<>+448(SB), Y0, Y0
+	VMOVSS       foldConst_avx2<>+544(SB), X9
+	VDIVSS       X0, X9, X9
+	VBROADCASTSS X9, Y9
+	VMULPS       Y9, Y1, Y1
+	VMULPS       Y9, Y2, Y2
+	VMULPS       Y9, Y3, Y3
+	VMULPS       Y9, Y4, Y4
+	VMULPS       Y9, Y5, Y5
+	VMULPS       Y9, Y6, Y6
+	VMULPS       Y9, Y7, Y7
+	VMULPS       Y9, Y8, Y8
+	MOVQ         64(AX), BX
+	VMULPS       (BX), Y1, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       32(BX), Y2, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, (R10)
+	VMULPS       64(BX), Y3, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       96(BX), Y4, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 32(R10)
+	VMULPS       128(BX), Y5, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       160(BX), Y6, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 64(R10)
+	VMULPS       192(BX), Y7, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       224(BX), Y8, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 96(R10)
+	VMULSS       800(BX), X0, X0
+	VMOVSS       X0, 256(R10)
+	MOVQ         72(AX), BX
+	VCVTPH2PS    (SI), Y1
+	MOVBLZX      8(BX), R12
+	VMOVD        R12, X0
+	VPBROADCASTD X0, Y0
+	VPAND        foldConst_avx2<>+352(SB), Y0, Y0
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y0, Y0
+	VPAND        Y0, Y1, Y1
+	VMOVAPS      Y1, Y0
+	VCVTPH2PS    16(SI), Y2
+	MOVBLZX      9(BX), R12
+	VMOVD        R12, X3
+	VPBROADCASTD X3, Y3
+	VPAND        foldConst_avx2<>+352(SB), Y3, Y3
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y3, Y3
+	VPAND        Y3, Y2, Y2
+	VPMAXUD      Y2, Y0, Y0
+	VCVTPH2PS    (DI), Y3
+	MOVBLZX      10(BX), R12
+	VMOVD        R12, X4
+	VPBROADCASTD X4, Y4
+	VPAND        foldConst_avx2<>+352(SB), Y4, Y4
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y4, Y4
+	VPAND        Y4, Y3, Y3
+	VPMAXUD      Y3, Y0, Y0
+	VCVTPH2PS    16(DI), Y4
+	MOVBLZX      11(BX), R12
+	VMOVD        R12, X5
+	VPBROADCASTD X5, Y5
+	VPAND        foldConst_avx2<>+352(SB), Y5, Y5
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y5, Y5
+	VPAND        Y5, Y4, Y4
+	VPMAXUD      Y4, Y0, Y0
+	VCVTPH2PS    (R8), Y5
+	MOVBLZX      12(BX), R12
+	VMOVD        R12, X6
+	VPBROADCASTD X6, Y6
+	VPAND        foldConst_avx2<>+352(SB), Y6, Y6
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y6, Y6
+	VPAND        Y6, Y5, Y5
+	VPMAXUD      Y5, Y0, Y0
+	VCVTPH2PS    16(R8), Y6
+	MOVBLZX      13(BX), R12
+	VMOVD        R12, X7
+	VPBROADCASTD X7, Y7
+	VPAND        foldConst_avx2<>+352(SB), Y7, Y7
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y7, Y7
+	VPAND        Y7, Y6, Y6
+	VPMAXUD      Y6, Y0, Y0
+	VCVTPH2PS    (R9), Y7
+	MOVBLZX      14(BX), R12
+	VMOVD        R12, X8
+	VPBROADCASTD X8, Y8
+	VPAND        foldConst_avx2<>+352(SB), Y8, Y8
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y8, Y8
+	VPAND        Y8, Y7, Y7
+	VPMAXUD      Y7, Y0, Y0
+	VCVTPH2PS    16(R9), Y8
+	MOVBLZX      15(BX), BX
+	VMOVD        BX, X9
+	VPBROADCASTD X9, Y9
+	VPAND        foldConst_avx2<>+352(SB), Y9, Y9
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y9, Y9
+	VPAND        Y9, Y8, Y8
+	VPMAXUD      Y8, Y0, Y0
+	VPERM2F128   $0x01, Y0, Y0, Y9
+	VPMAXUD      Y9, Y0, Y0
+	VPERMILPS    $0x4e, Y0, Y9
+	VPMAXUD      Y9, Y0, Y0
+	VPERMILPS    $0xb1, Y0, Y9
+	VPMAXUD      Y9, Y0, Y0
+	VPMAXUD      foldConst_avx2<>+448(SB), Y0, Y0
+	VMOVSS       foldConst_avx2<>+544(SB), X9
+	VDIVSS       X0, X9, X9
+	VBROADCASTSS X9, Y9
+	VMULPS       Y9, Y1, Y1
+	VMULPS       Y9, Y2, Y2
+	VMULPS       Y9, Y3, Y3
+	VMULPS       Y9, Y4, Y4
+	VMULPS       Y9, Y5, Y5
+	VMULPS       Y9, Y6, Y6
+	VMULPS       Y9, Y7, Y7
+	VMULPS       Y9, Y8, Y8
+	MOVQ         64(AX), BX
+	VMULPS       256(BX), Y1, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       288(BX), Y2, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 128(R10)
+	VMULPS       320(BX), Y3, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       352(BX), Y4, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 160(R10)
+	VMULPS       384(BX), Y5, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       416(BX), Y6, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 192(R10)
+	VMULPS       448(BX), Y7, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       480(BX), Y8, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 224(R10)
+	VMULSS       804(BX), X0, X0
+	VMOVSS       X0, 260(R10)
+	ADDQ         $0x20, SI
+	ADDQ         $0x20, DI
+	ADDQ         $0x20, R8
+	ADDQ         $0x20, R9
+	ADDQ         $0x00000140, R10
+	SUBQ         $0x20, R11
+	JNZ          block286
+
+quantised284:
+	MOVQ 56(AX), BX
+	MOVQ 64(AX), SI
+	MOVQ 96(AX), DI
+	MOVQ 104(AX), R8
+	ADDQ $0x00000200, SI
 	MOVQ 96(AX), R9
-	MOVQ (CX)(DI*8), R8
-	ADDQ (AX), R8
-	ADDQ 104(AX), R8
-	LEAQ 512(BX), SI
+	ADDQ $0x3f, R9
+	ANDQ $-64, R9
+	ADDQ R9, R8
+	MOVQ 96(AX), R11
+	MOVQ 16(DX), R9
+	MOVQ 24(DX), R10
+	ADDQ (AX), R9
+	ADDQ (AX), R10
+	SHRQ $0x04, R11
 
-scale288:
-	VCVTPH2PS (R8), Y0
-	VMULPS    (BX), Y0, Y1
-	VMOVUPS   Y1, (SI)
-	VMULPS    256(BX), Y0, Y0
-	VMOVUPS   Y0, 256(SI)
-	VCVTPH2PS 16(R8), Y0
-	VMULPS    32(BX), Y0, Y1
-	VMOVUPS   Y1, 32(SI)
-	VMULPS    288(BX), Y0, Y0
-	VMOVUPS   Y0, 288(SI)
-	ADDQ      $0x20, R8
-	ADDQ      $0x00000200, SI
-	SUBQ      $0x20, R9
-	JNZ       scale288
-	ADDQ      $0x40, BX
-	INCQ      DI
-	CMPQ      DI, $0x04
-	JL        tile287
-	MOVQ      56(AX), BX
-	MOVQ      96(AX), SI
-	MOVQ      104(AX), DI
-	XORQ      R8, R8
-	MOVQ      96(AX), R9
-	ADDQ      $0x3f, R9
-	ANDQ      $-64, R9
-	ADDQ      R9, DI
+block287:
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	VPXOR Y4, Y4, Y4
+	VPXOR Y5, Y5, Y5
+	VPXOR Y6, Y6, Y6
+	VPXOR Y7, Y7, Y7
+	MOVQ  80(AX), R12
+	SHRQ  $0x04, R12
 
-cols289:
-	CMPQ    SI, $0x00000020
-	JL      narrower290
-	MOVQ    96(AX), R10
-	MOVQ    BX, R9
-	VMOVUPS (R9), Y0
-	VMOVUPS 32(R9), Y1
-	VMOVUPS 64(R9), Y2
-	VMOVUPS 96(R9), Y3
-	LEAQ    (R9)(R10*4), R9
-	VMOVUPS (R9), Y4
-	VMOVUPS 32(R9), Y5
-	VMOVUPS 64(R9), Y6
-	VMOVUPS 96(R9), Y7
-	MOVQ    80(AX), R9
-	MOVQ    96(AX), R10
-
-tile291:
-	MOVQ    R9, R14
-	SHRQ    $0x04, R14
-	MOVQ    (CX)(R14*8), R11
-	MOVQ    R14, R13
-	SHRQ    $0x01, R13
-	MOVQ    16(DX)(R13*8), R12
-	ADDQ    (AX), R12
-	MOVQ    R14, R13
-	ANDQ    $0x01, R13
-	IMULQ   104(AX), R13
-	ADDQ    R13, R12
-	MOVQ    DI, R14
-	SUBQ    104(AX), R14
-	MOVQ    96(AX), R13
-	ADDQ    $0x3f, R13
-	ANDQ    $-64, R13
-	SUBQ    R13, R14
-	ADDQ    R14, R12
-	SHLQ    $0x04, R14
-	ADDQ    R14, R12
-	ADDQ    (AX), R11
-	ADDQ    DI, R11
-	MOVQ    R9, R14
-	ANDQ    $0x0f, R14
-	MOVQ    $0x00000010, R13
-	SUBQ    R14, R13
-	IMULQ   R10, R14
-	ADDQ    R14, R11
-	MOVQ    88(AX), R14
-	SUBQ    R9, R14
-	CMPQ    R13, R14
-	CMOVQGT R14, R13
-	MOVQ    64(AX), R14
-	ADDQ    R8, R14
-	ADDQ    $0x00000200, R14
-	LEAQ    (R14)(R9*4), R14
-	ADDQ    R13, R9
-
-token292:
-	PREFETCHT1   (R12)
-	ADDQ         $0x00000020, R12
-	VBROADCASTSS (R14), Y8
-	VBROADCASTSS 256(R14), Y9
-	VPMOVSXBD    (R11), Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  Y8, Y10, Y0
-	VFMADD231PS  Y9, Y10, Y4
-	VPMOVSXBD    8(R11), Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  Y8, Y10, Y1
-	VFMADD231PS  Y9, Y10, Y5
-	VPMOVSXBD    16(R11), Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  Y8, Y10, Y2
-	VFMADD231PS  Y9, Y10, Y6
-	VPMOVSXBD    24(R11), Y10
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  Y8, Y10, Y3
-	VFMADD231PS  Y9, Y10, Y7
-	ADDQ         R10, R11
-	ADDQ         $0x04, R14
-	DECQ         R13
-	JNZ          token292
-	PREFETCHT1   (R12)
-	ADDQ         $0x00000020, R12
-	CMPQ         R9, 88(AX)
-	JL           tile291
-	MOVQ         96(AX), R10
-	MOVQ         BX, R9
-	VMOVUPS      Y0, (R9)
-	VMOVUPS      Y1, 32(R9)
-	VMOVUPS      Y2, 64(R9)
-	VMOVUPS      Y3, 96(R9)
-	LEAQ         (R9)(R10*4), R9
-	VMOVUPS      Y4, (R9)
-	VMOVUPS      Y5, 32(R9)
-	VMOVUPS      Y6, 64(R9)
-	VMOVUPS      Y7, 96(R9)
+tile288:
+	MOVQ         (CX)(R12*8), R13
+	ADDQ         (AX), R13
+	ADDQ         R8, R13
+	MOVQ         R12, R14
+	SHLQ         $0x05, R14
+	ADDQ         SI, R14
+	VMOVDQU      (R13), Y9
+	VPSLLW       $0x08, Y9, Y8
+	VPSRAW       $0x08, Y8, Y8
+	VPSRAW       $0x08, Y9, Y9
+	VMOVDQU      32(R13), Y11
+	VPSLLW       $0x08, Y11, Y10
+	VPSRAW       $0x08, Y10, Y10
+	VPSRAW       $0x08, Y11, Y11
+	VPBROADCASTD (R14), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y10, Y12, Y12
+	VPADDD       Y12, Y1, Y1
+	VPBROADCASTD 4(R14), Y12
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y1, Y1
+	VPBROADCASTD 128(R14), Y12
+	VPMADDWD     Y8, Y12, Y8
+	VPADDD       Y8, Y4, Y4
+	VPMADDWD     Y10, Y12, Y8
+	VPADDD       Y8, Y5, Y5
+	VPBROADCASTD 132(R14), Y8
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y4, Y4
+	VPMADDWD     Y11, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVDQU      64(R13), Y9
+	VPSLLW       $0x08, Y9, Y8
+	VPSRAW       $0x08, Y8, Y8
+	VPSRAW       $0x08, Y9, Y9
+	VMOVDQU      96(R13), Y11
+	VPSLLW       $0x08, Y11, Y10
+	VPSRAW       $0x08, Y10, Y10
+	VPSRAW       $0x08, Y11, Y11
+	VPBROADCASTD (R14), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y10, Y12, Y12
+	VPADDD       Y12, Y3, Y3
+	VPBROADCASTD 4(R14), Y12
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y3, Y3
+	VPBROADCASTD 128(R14), Y12
+	VPMADDWD     Y8, Y12, Y8
+	VPADDD       Y8, Y6, Y6
+	VPMADDWD     Y10, Y12, Y8
+	VPADDD       Y8, Y7, Y7
+	VPBROADCASTD 132(R14), Y8
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y6, Y6
+	VPMADDWD     Y11, Y8, Y8
+	VPADDD       Y8, Y7, Y7
+	VMOVDQU      128(R13), Y9
+	VPSLLW       $0x08, Y9, Y8
+	VPSRAW       $0x08, Y8, Y8
+	VPSRAW       $0x08, Y9, Y9
+	VMOVDQU      160(R13), Y11
+	VPSLLW       $0x08, Y11, Y10
+	VPSRAW       $0x08, Y10, Y10
+	VPSRAW       $0x08, Y11, Y11
+	VPBROADCASTD 16(R14), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y10, Y12, Y12
+	VPADDD       Y12, Y1, Y1
+	VPBROADCASTD 20(R14), Y12
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y1, Y1
+	VPBROADCASTD 144(R14), Y12
+	VPMADDWD     Y8, Y12, Y8
+	VPADDD       Y8, Y4, Y4
+	VPMADDWD     Y10, Y12, Y8
+	VPADDD       Y8, Y5, Y5
+	VPBROADCASTD 148(R14), Y8
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y4, Y4
+	VPMADDWD     Y11, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVDQU      192(R13), Y9
+	VPSLLW       $0x08, Y9, Y8
+	VPSRAW       $0x08, Y8, Y8
+	VPSRAW       $0x08, Y9, Y9
+	VMOVDQU      224(R13), Y11
+	VPSLLW       $0x08, Y11, Y10
+	VPSRAW       $0x08, Y10, Y10
+	VPSRAW       $0x08, Y11, Y11
+	VPBROADCASTD 16(R14), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y10, Y12, Y12
+	VPADDD       Y12, Y3, Y3
+	VPBROADCASTD 20(R14), Y12
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y3, Y3
+	VPBROADCASTD 144(R14), Y12
+	VPMADDWD     Y8, Y12, Y8
+	VPADDD       Y8, Y6, Y6
+	VPMADDWD     Y10, Y12, Y8
+	VPADDD       Y8, Y7, Y7
+	VPBROADCASTD 148(R14), Y8
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y6, Y6
+	VPMADDWD     Y11, Y8, Y8
+	VPADDD       Y8, Y7, Y7
+	VMOVDQU      256(R13), Y9
+	VPSLLW       $0x08, Y9, Y8
+	VPSRAW       $0x08, Y8, Y8
+	VPSRAW       $0x08, Y9, Y9
+	VMOVDQU      288(R13), Y11
+	VPSLLW       $0x08, Y11, Y10
+	VPSRAW       $0x08, Y10, Y10
+	VPSRAW       $0x08, Y11, Y11
+	VPBROADCASTD 8(R14), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y10, Y12, Y12
+	VPADDD       Y12, Y1, Y1
+	VPBROADCASTD 12(R14), Y12
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y1, Y1
+	VPBROADCASTD 136(R14), Y12
+	VPMADDWD     Y8, Y12, Y8
+	VPADDD       Y8, Y4, Y4
+	VPMADDWD     Y10, Y12, Y8
+	VPADDD       Y8, Y5, Y5
+	VPBROADCASTD 140(R14), Y8
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y4, Y4
+	VPMADDWD     Y11, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVDQU      320(R13), Y9
+	VPSLLW       $0x08, Y9, Y8
+	VPSRAW       $0x08, Y8, Y8
+	VPSRAW       $0x08, Y9, Y9
+	VMOVDQU      352(R13), Y11
+	VPSLLW       $0x08, Y11, Y10
+	VPSRAW       $0x08, Y10, Y10
+	VPSRAW       $0x08, Y11, Y11
+	VPBROADCASTD 8(R14), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y10, Y12, Y12
+	VPADDD       Y12, Y3, Y3
+	VPBROADCASTD 12(R14), Y12
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y3, Y3
+	VPBROADCASTD 136(R14), Y12
+	VPMADDWD     Y8, Y12, Y8
+	VPADDD       Y8, Y6, Y6
+	VPMADDWD     Y10, Y12, Y8
+	VPADDD       Y8, Y7, Y7
+	VPBROADCASTD 140(R14), Y8
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y6, Y6
+	VPMADDWD     Y11, Y8, Y8
+	VPADDD       Y8, Y7, Y7
+	VMOVDQU      384(R13), Y9
+	VPSLLW       $0x08, Y9, Y8
+	VPSRAW       $0x08, Y8, Y8
+	VPSRAW       $0x08, Y9, Y9
+	VMOVDQU      416(R13), Y11
+	VPSLLW       $0x08, Y11, Y10
+	VPSRAW       $0x08, Y10, Y10
+	VPSRAW       $0x08, Y11, Y11
+	VPBROADCASTD 24(R14), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y10, Y12, Y12
+	VPADDD       Y12, Y1, Y1
+	VPBROADCASTD 28(R14), Y12
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y1, Y1
+	VPBROADCASTD 152(R14), Y12
+	VPMADDWD     Y8, Y12, Y8
+	VPADDD       Y8, Y4, Y4
+	VPMADDWD     Y10, Y12, Y8
+	VPADDD       Y8, Y5, Y5
+	VPBROADCASTD 156(R14), Y8
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y4, Y4
+	VPMADDWD     Y11, Y8, Y8
+	VPADDD       Y8, Y5, Y5
+	VMOVDQU      448(R13), Y9
+	VPSLLW       $0x08, Y9, Y8
+	VPSRAW       $0x08, Y8, Y8
+	VPSRAW       $0x08, Y9, Y9
+	VMOVDQU      480(R13), Y11
+	VPSLLW       $0x08, Y11, Y10
+	VPSRAW       $0x08, Y10, Y10
+	VPSRAW       $0x08, Y11, Y11
+	VPBROADCASTD 24(R14), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y10, Y12, Y12
+	VPADDD       Y12, Y3, Y3
+	VPBROADCASTD 28(R14), Y12
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y3, Y3
+	VPBROADCASTD 152(R14), Y12
+	VPMADDWD     Y8, Y12, Y8
+	VPADDD       Y8, Y6, Y6
+	VPMADDWD     Y10, Y12, Y8
+	VPADDD       Y8, Y7, Y7
+	VPBROADCASTD 156(R14), Y8
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y6, Y6
+	VPMADDWD     Y11, Y8, Y8
+	VPADDD       Y8, Y7, Y7
+	PREFETCHT1   (R9)
+	PREFETCHT1   64(R9)
+	PREFETCHT1   128(R9)
+	PREFETCHT1   192(R9)
+	PREFETCHT1   256(R9)
+	PREFETCHT1   320(R9)
+	PREFETCHT1   384(R9)
+	PREFETCHT1   448(R9)
+	PREFETCHT1   512(R9)
+	ADDQ         $0x00000220, R9
+	DECQ         R11
+	CMOVQEQ      R10, R9
+	INCQ         R12
+	MOVQ         R12, R13
+	SHLQ         $0x04, R13
+	CMPQ         R13, 88(AX)
+	JL           tile288
+	MOVQ         96(AX), R13
+	MOVQ         BX, R12
+	VBROADCASTSS 256(SI), Y8
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      (R12), Y9
+	VFMADD231PS  Y8, Y0, Y9
+	VMOVUPS      Y9, (R12)
+	VCVTDQ2PS    Y1, Y1
+	VMOVUPS      32(R12), Y0
+	VFMADD231PS  Y8, Y1, Y0
+	VMOVUPS      Y0, 32(R12)
+	VCVTDQ2PS    Y2, Y2
+	VMOVUPS      64(R12), Y0
+	VFMADD231PS  Y8, Y2, Y0
+	VMOVUPS      Y0, 64(R12)
+	VCVTDQ2PS    Y3, Y3
+	VMOVUPS      96(R12), Y0
+	VFMADD231PS  Y8, Y3, Y0
+	VMOVUPS      Y0, 96(R12)
+	LEAQ         (R12)(R13*4), R12
+	VBROADCASTSS 260(SI), Y0
+	VCVTDQ2PS    Y4, Y4
+	VMOVUPS      (R12), Y1
+	VFMADD231PS  Y0, Y4, Y1
+	VMOVUPS      Y1, (R12)
+	VCVTDQ2PS    Y5, Y5
+	VMOVUPS      32(R12), Y1
+	VFMADD231PS  Y0, Y5, Y1
+	VMOVUPS      Y1, 32(R12)
+	VCVTDQ2PS    Y6, Y6
+	VMOVUPS      64(R12), Y1
+	VFMADD231PS  Y0, Y6, Y1
+	VMOVUPS      Y1, 64(R12)
+	VCVTDQ2PS    Y7, Y7
+	VMOVUPS      96(R12), Y1
+	VFMADD231PS  Y0, Y7, Y1
+	VMOVUPS      Y1, 96(R12)
+	LEAQ         (R12)(R13*4), R12
 	ADDQ         $0x00000080, BX
-	ADDQ         $0x00000020, DI
-	SUBQ         $0x00000020, SI
-	ADDQ         $0x00000200, R8
-	JMP          cols289
-
-narrower290:
-	ADDQ $0x20, CX
-	ADDQ $0x20, DX
-	DECQ 24(AX)
-	JNZ  stripe275
+	ADDQ         $0x00000080, R8
+	ADDQ         $0x00000180, R8
+	ADDQ         $0x00000140, SI
+	SUBQ         $0x20, DI
+	JNZ          block287
+	ADDQ         $0x20, CX
+	ADDQ         $0x20, DX
+	DECQ         24(AX)
+	JNZ          stripe271
 	VZEROUPPER
 	RET
 
@@ -9338,14 +10293,14 @@ TEXT ·foldQ8R3AVX2(SB), NOSPLIT, $0-8
 	MOVQ 8(AX), CX
 	MOVQ 16(AX), DX
 
-stripe293:
+stripe289:
 	MOVQ 96(AX), BX
 	ADDQ $0x3f, BX
 	ANDQ $-64, BX
 	MOVQ 64(AX), DI
 	XORQ SI, SI
 
-half294:
+half290:
 	MOVQ   SI, R10
 	SHRQ   $0x01, R10
 	MOVQ   (CX)(R10*8), R8
@@ -9370,7 +10325,7 @@ half294:
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 
-block295:
+block291:
 	VPBROADCASTD 192(R11), Y3
 	VPBROADCASTD 196(R11), Y4
 	VPBROADCASTD 200(R11), Y5
@@ -9569,26 +10524,26 @@ block295:
 	ADDQ         $0x00000220, R9
 	ADDQ         $0x000000d8, R11
 	SUBQ         $0x20, R12
-	JNZ          block295
+	JNZ          block291
 	VMOVUPS      Y0, (DI)
 	VMOVUPS      Y1, 256(DI)
 	VMOVUPS      Y2, 512(DI)
 	ADDQ         $0x20, DI
 	INCQ         SI
 	CMPQ         SI, $0x08
-	JL           half294
+	JL           half290
 	CMPL         112(AX), $0x00
-	JE           uncapped296
+	JE           uncapped292
 	MOVQ         64(AX), BX
 	MOVQ         $0x00000018, SI
 
-cap297:
+cap293:
 	VBROADCASTSS 116(AX), Y0
 	VMULPS       (BX), Y0, Y0
-	VANDPS       foldConst_avx2<>+512(SB), Y0, Y1
-	VANDPS       foldConst_avx2<>+480(SB), Y0, Y2
-	VCMPPS       $0x11, foldConst_avx2<>+544(SB), Y1, Y3
-	VMINPS       foldConst_avx2<>+576(SB), Y1, Y1
+	VANDPS       foldConst_avx2<>+640(SB), Y0, Y1
+	VANDPS       foldConst_avx2<>+608(SB), Y0, Y2
+	VCMPPS       $0x11, foldConst_avx2<>+672(SB), Y1, Y3
+	VMINPS       foldConst_avx2<>+704(SB), Y1, Y1
 	VADDPS       Y1, Y1, Y1
 	VMULPS       foldConst_avx2<>+64(SB), Y1, Y1
 	VMOVUPS      foldConst_avx2<>+288(SB), Y4
@@ -9605,18 +10560,18 @@ cap297:
 	VPADDD       foldConst_avx2<>+320(SB), Y4, Y4
 	VPSLLD       $0x17, Y4, Y4
 	VMULPS       Y4, Y5, Y5
-	VADDPS       foldConst_avx2<>+416(SB), Y5, Y5
-	VMOVUPS      foldConst_avx2<>+448(SB), Y1
+	VADDPS       foldConst_avx2<>+544(SB), Y5, Y5
+	VMOVUPS      foldConst_avx2<>+576(SB), Y1
 	VDIVPS       Y5, Y1, Y1
-	VMOVUPS      foldConst_avx2<>+416(SB), Y4
+	VMOVUPS      foldConst_avx2<>+544(SB), Y4
 	VSUBPS       Y1, Y4, Y1
 	VORPS        Y2, Y1, Y1
 	VMULPS       Y0, Y0, Y2
-	VMOVUPS      foldConst_avx2<>+608(SB), Y4
-	VFMADD213PS  foldConst_avx2<>+640(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+672(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+704(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+736(SB), Y2, Y4
+	VMOVUPS      foldConst_avx2<>+736(SB), Y4
+	VFMADD213PS  foldConst_avx2<>+768(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+800(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+832(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+864(SB), Y2, Y4
 	VMULPS       Y0, Y2, Y2
 	VFMADD213PS  Y0, Y2, Y4
 	VBLENDVPS    Y3, Y4, Y1, Y1
@@ -9625,18 +10580,18 @@ cap297:
 	VMOVUPS      Y1, (BX)
 	ADDQ         $0x20, BX
 	DECQ         SI
-	JNZ          cap297
+	JNZ          cap293
 
-uncapped296:
+uncapped292:
 	MOVQ    72(AX), BX
 	TESTQ   BX, BX
-	JZ      unmasked298
+	JZ      unmasked294
 	MOVQ    64(AX), SI
 	VMOVUPS foldConst_avx2<>+352(SB), Y0
 	VMOVUPS foldConst_avx2<>+0(SB), Y1
 	XORQ    DI, DI
 
-hide299:
+hide295:
 	MOVBLZX      (BX)(DI*1), R8
 	VMOVD        R8, X3
 	VPBROADCASTD X3, Y3
@@ -9648,9 +10603,9 @@ hide299:
 	ADDQ         $0x20, SI
 	INCQ         DI
 	CMPQ         DI, $0x18
-	JL           hide299
+	JL           hide295
 
-unmasked298:
+unmasked294:
 	MOVQ 40(AX), BX
 	MOVQ 48(AX), SI
 	MOVQ 56(AX), DI
@@ -9659,7 +10614,7 @@ unmasked298:
 	SHLQ $0x02, R9
 	MOVQ $0x00000003, R10
 
-row300:
+row296:
 	VBROADCASTSS (BX), Y0
 	VMOVUPS      (R8), Y1
 	VMAXPS       32(R8), Y1, Y1
@@ -9673,7 +10628,7 @@ row300:
 	VCMPPS       $0x16, foldConst_avx2<>+32(SB), Y2, Y2
 	VMOVMSKPS    Y2, R11
 	TESTL        R11, R11
-	JZ           weights301
+	JZ           weights297
 	VPERM2F128   $0x01, Y1, Y1, Y2
 	VMAXPS       Y2, Y1, Y1
 	VPERMILPS    $0x4e, Y1, Y2
@@ -9683,8 +10638,8 @@ row300:
 	VMAXPS       Y0, Y1, Y1
 	VMOVSS       foldConst_avx2<>+0(SB), X2
 	VUCOMISS     X2, X1
-	JP           some303
-	JNE          some303
+	JP           some299
+	JNE          some299
 	VXORPS       Y0, Y0, Y0
 	VMOVUPS      Y0, (R8)
 	VMOVUPS      Y0, 32(R8)
@@ -9694,9 +10649,9 @@ row300:
 	VMOVUPS      Y0, 160(R8)
 	VMOVUPS      Y0, 192(R8)
 	VMOVUPS      Y0, 224(R8)
-	JMP          next302
+	JMP          next298
 
-some303:
+some299:
 	VMOVSS      X1, (BX)
 	VSUBPS      Y1, Y0, Y0
 	VMULPS      foldConst_avx2<>+64(SB), Y0, Y0
@@ -9721,14 +10676,14 @@ some303:
 	VMOVUPS     Y2, 32(SI)
 	XORQ        R11, R11
 
-o304:
+o300:
 	VMULPS  (DI)(R11*1), Y3, Y2
 	VMOVUPS Y2, (DI)(R11*1)
 	ADDQ    $0x20, R11
 	CMPQ    R11, R9
-	JL      o304
+	JL      o300
 
-weights301:
+weights297:
 	VMOVUPS     (R8), Y1
 	VSUBPS      Y0, Y1, Y1
 	VMULPS      foldConst_avx2<>+64(SB), Y1, Y1
@@ -9884,177 +10839,1130 @@ weights301:
 	VADDPS      32(SI), Y3, Y3
 	VMOVUPS     Y3, 32(SI)
 
-next302:
-	ADDQ $0x04, BX
-	ADDQ $0x40, SI
-	ADDQ $0x00000100, R8
-	ADDQ R9, DI
-	DECQ R10
-	JNZ  row300
-	MOVQ 64(AX), BX
-	XORQ DI, DI
+next298:
+	ADDQ         $0x04, BX
+	ADDQ         $0x40, SI
+	ADDQ         $0x00000100, R8
+	ADDQ         R9, DI
+	DECQ         R10
+	JNZ          row296
+	MOVQ         64(AX), BX
+	VMOVUPS      (BX), Y0
+	VPMAXUD      32(BX), Y0, Y0
+	VPMAXUD      64(BX), Y0, Y0
+	VPMAXUD      96(BX), Y0, Y0
+	VPMAXUD      128(BX), Y0, Y0
+	VPMAXUD      160(BX), Y0, Y0
+	VPMAXUD      192(BX), Y0, Y0
+	VPMAXUD      224(BX), Y0, Y0
+	VPERM2F128   $0x01, Y0, Y0, Y1
+	VPMAXUD      Y1, Y0, Y0
+	VPERMILPS    $0x4e, Y0, Y1
+	VPMAXUD      Y1, Y0, Y0
+	VPERMILPS    $0xb1, Y0, Y1
+	VPMAXUD      Y1, Y0, Y0
+	VPMAXUD      foldConst_avx2<>+416(SB), Y0, Y0
+	VMOVSS       foldConst_avx2<>+480(SB), X1
+	VDIVSS       X0, X1, X1
+	VBROADCASTSS X1, Y1
+	VMULSS       foldConst_avx2<>+512(SB), X0, X0
+	VMOVSS       X0, 1184(BX)
+	VMULPS       (BX), Y1, Y0
+	VMOVUPS      Y0, (BX)
+	VMULPS       32(BX), Y1, Y0
+	VMOVUPS      Y0, 32(BX)
+	VMULPS       64(BX), Y1, Y0
+	VMOVUPS      Y0, 64(BX)
+	VMULPS       96(BX), Y1, Y0
+	VMOVUPS      Y0, 96(BX)
+	VMULPS       128(BX), Y1, Y0
+	VMOVUPS      Y0, 128(BX)
+	VMULPS       160(BX), Y1, Y0
+	VMOVUPS      Y0, 160(BX)
+	VMULPS       192(BX), Y1, Y0
+	VMOVUPS      Y0, 192(BX)
+	VMULPS       224(BX), Y1, Y0
+	VMOVUPS      Y0, 224(BX)
+	VMOVUPS      256(BX), Y0
+	VPMAXUD      288(BX), Y0, Y0
+	VPMAXUD      320(BX), Y0, Y0
+	VPMAXUD      352(BX), Y0, Y0
+	VPMAXUD      384(BX), Y0, Y0
+	VPMAXUD      416(BX), Y0, Y0
+	VPMAXUD      448(BX), Y0, Y0
+	VPMAXUD      480(BX), Y0, Y0
+	VPERM2F128   $0x01, Y0, Y0, Y1
+	VPMAXUD      Y1, Y0, Y0
+	VPERMILPS    $0x4e, Y0, Y1
+	VPMAXUD      Y1, Y0, Y0
+	VPERMILPS    $0xb1, Y0, Y1
+	VPMAXUD      Y1, Y0, Y0
+	VPMAXUD      foldConst_avx2<>+416(SB), Y0, Y0
+	VMOVSS       foldConst_avx2<>+480(SB), X1
+	VDIVSS       X0, X1, X1
+	VBROADCASTSS X1, Y1
+	VMULSS       foldConst_avx2<>+512(SB), X0, X0
+	VMOVSS       X0, 1188(BX)
+	VMULPS       256(BX), Y1, Y0
+	VMOVUPS      Y0, 256(BX)
+	VMULPS       288(BX), Y1, Y0
+	VMOVUPS      Y0, 288(BX)
+	VMULPS       320(BX), Y1, Y0
+	VMOVUPS      Y0, 320(BX)
+	VMULPS       352(BX), Y1, Y0
+	VMOVUPS      Y0, 352(BX)
+	VMULPS       384(BX), Y1, Y0
+	VMOVUPS      Y0, 384(BX)
+	VMULPS       416(BX), Y1, Y0
+	VMOVUPS      Y0, 416(BX)
+	VMULPS       448(BX), Y1, Y0
+	VMOVUPS      Y0, 448(BX)
+	VMULPS       480(BX), Y1, Y0
+	VMOVUPS      Y0, 480(BX)
+	VMOVUPS      512(BX), Y0
+	VPMAXUD      544(BX), Y0, Y0
+	VPMAXUD      576(BX), Y0, Y0
+	VPMAXUD      608(BX), Y0, Y0
+	VPMAXUD      640(BX), Y0, Y0
+	VPMAXUD      672(BX), Y0, Y0
+	VPMAXUD      704(BX), Y0, Y0
+	VPMAXUD      736(BX), Y0, Y0
+	VPERM2F128   $0x01, Y0, Y0, Y1
+	VPMAXUD      Y1, Y0, Y0
+	VPERMILPS    $0x4e, Y0, Y1
+	VPMAXUD      Y1, Y0, Y0
+	VPERMILPS    $0xb1, Y0, Y1
+	VPMAXUD      Y1, Y0, Y0
+	VPMAXUD      foldConst_avx2<>+416(SB), Y0, Y0
+	VMOVSS       foldConst_avx2<>+480(SB), X1
+	VDIVSS       X0, X1, X1
+	VBROADCASTSS X1, Y1
+	VMULSS       foldConst_avx2<>+512(SB), X0, X0
+	VMOVSS       X0, 1192(BX)
+	VMULPS       512(BX), Y1, Y0
+	VMOVUPS      Y0, 512(BX)
+	VMULPS       544(BX), Y1, Y0
+	VMOVUPS      Y0, 544(BX)
+	VMULPS       576(BX), Y1, Y0
+	VMOVUPS      Y0, 576(BX)
+	VMULPS       608(BX), Y1, Y0
+	VMOVUPS      Y0, 608(BX)
+	VMULPS       640(BX), Y1, Y0
+	VMOVUPS      Y0, 640(BX)
+	VMULPS       672(BX), Y1, Y0
+	VMOVUPS      Y0, 672(BX)
+	VMULPS       704(BX), Y1, Y0
+	VMOVUPS      Y0, 704(BX)
+	VMULPS       736(BX), Y1, Y0
+	VMOVUPS      Y0, 736(BX)
+	MOVQ         72(AX), BX
+	TESTQ        BX, BX
+	JNZ          masked301
+	MOVQ         (AX), BX
+	MOVQ         (CX), SI
+	ADDQ         BX, SI
+	MOVQ         8(CX), DI
+	ADDQ         BX, DI
+	MOVQ         16(CX), R8
+	ADDQ         BX, R8
+	MOVQ         24(CX), R9
+	ADDQ         BX, R9
+	MOVQ         104(AX), BX
+	MOVQ         64(AX), R10
+	MOVQ         96(AX), R11
+	ADDQ         $0x00000300, R10
+	ADDQ         BX, SI
+	ADDQ         BX, DI
+	ADDQ         BX, R8
+	ADDQ         BX, R9
 
-tile305:
+block303:
+	VCVTPH2PS    (SI), Y1
+	VMOVAPS      Y1, Y0
+	VCVTPH2PS    16(SI), Y2
+	VPMAXUD      Y2, Y0, Y0
+	VCVTPH2PS    (DI), Y3
+	VPMAXUD      Y3, Y0, Y0
+	VCVTPH2PS    16(DI), Y4
+	VPMAXUD      Y4, Y0, Y0
+	VCVTPH2PS    (R8), Y5
+	VPMAXUD      Y5, Y0, Y0
+	VCVTPH2PS    16(R8), Y6
+	VPMAXUD      Y6, Y0, Y0
+	VCVTPH2PS    (R9), Y7
+	VPMAXUD      Y7, Y0, Y0
+	VCVTPH2PS    16(R9), Y8
+	VPMAXUD      Y8, Y0, Y0
+	VPERM2F128   $0x01, Y0, Y0, Y9
+	VPMAXUD      Y9, Y0, Y0
+	VPERMILPS    $0x4e, Y0, Y9
+	VPMAXUD      Y9, Y0, Y0
+	VPERMILPS    $0xb1, Y0, Y9
+	VPMAXUD      Y9, Y0, Y0
+	VPMAXUD      foldConst_avx2<>+448(SB), Y0, Y0
+	VMOVSS       foldConst_avx2<>+544(SB), X9
+	VDIVSS       X0, X9, X9
+	VBROADCASTSS X9, Y9
+	VMULPS       Y9, Y1, Y1
+	VMULPS       Y9, Y2, Y2
+	VMULPS       Y9, Y3, Y3
+	VMULPS       Y9, Y4, Y4
+	VMULPS       Y9, Y5, Y5
+	VMULPS       Y9, Y6, Y6
+	VMULPS       Y9, Y7, Y7
+	VMULPS       Y9, Y8, Y8
+	MOVQ         64(AX), BX
+	VMULPS       (BX), Y1, Y9
+	VCVTPS2DQ    Y9, Y9
+	VMULPS       32(BX), Y2, Y10
+	VCVTPS2DQ    Y10, Y10
+	VPACKUSDW    Y10, Y9, Y9
+	VPSHUFLW     $0xd8, Y9, Y9
+	VPSHUFHW     $0xd8, Y9, Y9
+	VMOVDQU      Y9, (R10)
+	VMULPS       64(BX), Y3, Y9
+	VCVTPS2DQ    Y9, Y9
+	VMULPS       96(BX), Y4, Y10
+	VCVTPS2DQ    Y10, Y10
+	VPACKUSDW    Y10, Y9, Y9
+	VPSHUFLW     $0xd8, Y9, Y9
+	VPSHUFHW     $0xd8, Y9, Y9
+	VMOVDQU      Y9, 32(R10)
+	VMULPS       128(BX), Y5, Y9
+	VCVTPS2DQ    Y9, Y9
+	VMULPS       160(BX), Y6, Y10
+	VCVTPS2DQ    Y10, Y10
+	VPACKUSDW    Y10, Y9, Y9
+	VPSHUFLW     $0xd8, Y9, Y9
+	VPSHUFHW     $0xd8, Y9, Y9
+	VMOVDQU      Y9, 64(R10)
+	VMULPS       192(BX), Y7, Y9
+	VCVTPS2DQ    Y9, Y9
+	VMULPS       224(BX), Y8, Y10
+	VCVTPS2DQ    Y10, Y10
+	VPACKUSDW    Y10, Y9, Y9
+	VPSHUFLW     $0xd8, Y9, Y9
+	VPSHUFHW     $0xd8, Y9, Y9
+	VMOVDQU      Y9, 96(R10)
+	VMULSS       1184(BX), X0, X9
+	VMOVSS       X9, 384(R10)
+	MOVQ         64(AX), BX
+	VMULPS       256(BX), Y1, Y9
+	VCVTPS2DQ    Y9, Y9
+	VMULPS       288(BX), Y2, Y10
+	VCVTPS2DQ    Y10, Y10
+	VPACKUSDW    Y10, Y9, Y9
+	VPSHUFLW     $0xd8, Y9, Y9
+	VPSHUFHW     $0xd8, Y9, Y9
+	VMOVDQU      Y9, 128(R10)
+	VMULPS       320(BX), Y3, Y9
+	VCVTPS2DQ    Y9, Y9
+	VMULPS       352(BX), Y4, Y10
+	VCVTPS2DQ    Y10, Y10
+	VPACKUSDW    Y10, Y9, Y9
+	VPSHUFLW     $0xd8, Y9, Y9
+	VPSHUFHW     $0xd8, Y9, Y9
+	VMOVDQU      Y9, 160(R10)
+	VMULPS       384(BX), Y5, Y9
+	VCVTPS2DQ    Y9, Y9
+	VMULPS       416(BX), Y6, Y10
+	VCVTPS2DQ    Y10, Y10
+	VPACKUSDW    Y10, Y9, Y9
+	VPSHUFLW     $0xd8, Y9, Y9
+	VPSHUFHW     $0xd8, Y9, Y9
+	VMOVDQU      Y9, 192(R10)
+	VMULPS       448(BX), Y7, Y9
+	VCVTPS2DQ    Y9, Y9
+	VMULPS       480(BX), Y8, Y10
+	VCVTPS2DQ    Y10, Y10
+	VPACKUSDW    Y10, Y9, Y9
+	VPSHUFLW     $0xd8, Y9, Y9
+	VPSHUFHW     $0xd8, Y9, Y9
+	VMOVDQU      Y9, 224(R10)
+	VMULSS       1188(BX), X0, X9
+	VMOVSS       X9, 388(R10)
+	MOVQ         64(AX), BX
+	VMULPS       512(BX), Y1, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       544(BX), Y2, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 256(R10)
+	VMULPS       576(BX), Y3, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       608(BX), Y4, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 288(R10)
+	VMULPS       640(BX), Y5, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       672(BX), Y6, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 320(R10)
+	VMULPS       704(BX), Y7, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       736(BX), Y8, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 352(R10)
+	VMULSS       1192(BX), X0, X0
+	VMOVSS       X0, 392(R10)
+	ADDQ         $0x20, SI
+	ADDQ         $0x20, DI
+	ADDQ         $0x20, R8
+	ADDQ         $0x20, R9
+	ADDQ         $0x000001c0, R10
+	SUBQ         $0x20, R11
+	JNZ          block303
+	JMP          quantised302
+
+masked301:
+	MOVQ (AX), BX
+	MOVQ (CX), SI
+	ADDQ BX, SI
+	MOVQ 8(CX), DI
+	ADDQ BX, DI
+	MOVQ 16(CX), R8
+	ADDQ BX, R8
+	MOVQ 24(CX), R9
+	ADDQ BX, R9
+	MOVQ 104(AX), BX
+	MOVQ 64(AX), R10
+	MOVQ 96(AX), R11
+	ADDQ $0x00000300, R10
+	ADDQ BX, SI
+	ADDQ BX, DI
+	ADDQ BX, R8
+	ADDQ BX, R9
+
+block304:
+	MOVQ         72(AX), BX
+	VCVTPH2PS    (SI), Y1
+	MOVBLZX      (BX), R12
+	VMOVD        R12, X0
+	VPBROADCASTD X0, Y0
+	VPAND        foldConst_avx2<>+352(SB), Y0, Y0
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y0, Y0
+	VPAND        Y0, Y1, Y1
+	VMOVAPS      Y1, Y0
+	VCVTPH2PS    16(SI), Y2
+	MOVBLZX      1(BX), R12
+	VMOVD        R12, X3
+	VPBROADCASTD X3, Y3
+	VPAND        foldConst_avx2<>+352(SB), Y3, Y3
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y3, Y3
+	VPAND        Y3, Y2, Y2
+	VPMAXUD      Y2, Y0, Y0
+	VCVTPH2PS    (DI), Y3
+	MOVBLZX      2(BX), R12
+	VMOVD        R12, X4
+	VPBROADCASTD X4, Y4
+	VPAND        foldConst_avx2<>+352(SB), Y4, Y4
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y4, Y4
+	VPAND        Y4, Y3, Y3
+	VPMAXUD      Y3, Y0, Y0
+	VCVTPH2PS    16(DI), Y4
+	MOVBLZX      3(BX), R12
+	VMOVD        R12, X5
+	VPBROADCASTD X5, Y5
+	VPAND        foldConst_avx2<>+352(SB), Y5, Y5
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y5, Y5
+	VPAND        Y5, Y4, Y4
+	VPMAXUD      Y4, Y0, Y0
+	VCVTPH2PS    (R8), Y5
+	MOVBLZX      4(BX), R12
+	VMOVD        R12, X6
+	VPBROADCASTD X6, Y6
+	VPAND        foldConst_avx2<>+352(SB), Y6, Y6
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y6, Y6
+	VPAND        Y6, Y5, Y5
+	VPMAXUD      Y5, Y0, Y0
+	VCVTPH2PS    16(R8), Y6
+	MOVBLZX      5(BX), R12
+	VMOVD        R12, X7
+	VPBROADCASTD X7, Y7
+	VPAND        foldConst_avx2<>+352(SB), Y7, Y7
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y7, Y7
+	VPAND        Y7, Y6, Y6
+	VPMAXUD      Y6, Y0, Y0
+	VCVTPH2PS    (R9), Y7
+	MOVBLZX      6(BX), R12
+	VMOVD        R12, X8
+	VPBROADCASTD X8, Y8
+	VPAND        foldConst_avx2<>+352(SB), Y8, Y8
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y8, Y8
+	VPAND        Y8, Y7, Y7
+	VPMAXUD      Y7, Y0, Y0
+	VCVTPH2PS    16(R9), Y8
+	MOVBLZX      7(BX), BX
+	VMOVD        BX, X9
+	VPBROADCASTD X9, Y9
+	VPAND        foldConst_avx2<>+352(SB), Y9, Y9
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y9, Y9
+	VPAND        Y9, Y8, Y8
+	VPMAXUD      Y8, Y0, Y0
+	VPERM2F128   $0x01, Y0, Y0, Y9
+	VPMAXUD      Y9, Y0, Y0
+	VPERMILPS    $0x4e, Y0, Y9
+	VPMAXUD      Y9, Y0, Y0
+	VPERMILPS    $0xb1, Y0, Y9
+	VPMAXUD      Y9, Y0, Y0
+	VPMAXUD      foldConst_avx2<>+448(SB), Y0, Y0
+	VMOVSS       foldConst_avx2<>+544(SB), X9
+	VDIVSS       X0, X9, X9
+	VBROADCASTSS X9, Y9
+	VMULPS       Y9, Y1, Y1
+	VMULPS       Y9, Y2, Y2
+	VMULPS       Y9, Y3, Y3
+	VMULPS       Y9, Y4, Y4
+	VMULPS       Y9, Y5, Y5
+	VMULPS       Y9, Y6, Y6
+	VMULPS       Y9, Y7, Y7
+	VMULPS       Y9, Y8, Y8
+	MOVQ         64(AX), BX
+	VMULPS       (BX), Y1, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       32(BX), Y2, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, (R10)
+	VMULPS       64(BX), Y3, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       96(BX), Y4, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 32(R10)
+	VMULPS       128(BX), Y5, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       160(BX), Y6, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 64(R10)
+	VMULPS       192(BX), Y7, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       224(BX), Y8, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 96(R10)
+	VMULSS       1184(BX), X0, X0
+	VMOVSS       X0, 384(R10)
+	MOVQ         72(AX), BX
+	VCVTPH2PS    (SI), Y1
+	MOVBLZX      8(BX), R12
+	VMOVD        R12, X0
+	VPBROADCASTD X0, Y0
+	VPAND        foldConst_avx2<>+352(SB), Y0, Y0
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y0, Y0
+	VPAND        Y0, Y1, Y1
+	VMOVAPS      Y1, Y0
+	VCVTPH2PS    16(SI), Y2
+	MOVBLZX      9(BX), R12
+	VMOVD        R12, X3
+	VPBROADCASTD X3, Y3
+	VPAND        foldConst_avx2<>+352(SB), Y3, Y3
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y3, Y3
+	VPAND        Y3, Y2, Y2
+	VPMAXUD      Y2, Y0, Y0
+	VCVTPH2PS    (DI), Y3
+	MOVBLZX      10(BX), R12
+	VMOVD        R12, X4
+	VPBROADCASTD X4, Y4
+	VPAND        foldConst_avx2<>+352(SB), Y4, Y4
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y4, Y4
+	VPAND        Y4, Y3, Y3
+	VPMAXUD      Y3, Y0, Y0
+	VCVTPH2PS    16(DI), Y4
+	MOVBLZX      11(BX), R12
+	VMOVD        R12, X5
+	VPBROADCASTD X5, Y5
+	VPAND        foldConst_avx2<>+352(SB), Y5, Y5
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y5, Y5
+	VPAND        Y5, Y4, Y4
+	VPMAXUD      Y4, Y0, Y0
+	VCVTPH2PS    (R8), Y5
+	MOVBLZX      12(BX), R12
+	VMOVD        R12, X6
+	VPBROADCASTD X6, Y6
+	VPAND        foldConst_avx2<>+352(SB), Y6, Y6
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y6, Y6
+	VPAND        Y6, Y5, Y5
+	VPMAXUD      Y5, Y0, Y0
+	VCVTPH2PS    16(R8), Y6
+	MOVBLZX      13(BX), R12
+	VMOVD        R12, X7
+	VPBROADCASTD X7, Y7
+	VPAND        foldConst_avx2<>+352(SB), Y7, Y7
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y7, Y7
+	VPAND        Y7, Y6, Y6
+	VPMAXUD      Y6, Y0, Y0
+	VCVTPH2PS    (R9), Y7
+	MOVBLZX      14(BX), R12
+	VMOVD        R12, X8
+	VPBROADCASTD X8, Y8
+	VPAND        foldConst_avx2<>+352(SB), Y8, Y8
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y8, Y8
+	VPAND        Y8, Y7, Y7
+	VPMAXUD      Y7, Y0, Y0
+	VCVTPH2PS    16(R9), Y8
+	MOVBLZX      15(BX), BX
+	VMOVD        BX, X9
+	VPBROADCASTD X9, Y9
+	VPAND        foldConst_avx2<>+352(SB), Y9, Y9
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y9, Y9
+	VPAND        Y9, Y8, Y8
+	VPMAXUD      Y8, Y0, Y0
+	VPERM2F128   $0x01, Y0, Y0, Y9
+	VPMAXUD      Y9, Y0, Y0
+	VPERMILPS    $0x4e, Y0, Y9
+	VPMAXUD      Y9, Y0, Y0
+	VPERMILPS    $0xb1, Y0, Y9
+	VPMAXUD      Y9, Y0, Y0
+	VPMAXUD      foldConst_avx2<>+448(SB), Y0, Y0
+	VMOVSS       foldConst_avx2<>+544(SB), X9
+	VDIVSS       X0, X9, X9
+	VBROADCASTSS X9, Y9
+	VMULPS       Y9, Y1, Y1
+	VMULPS       Y9, Y2, Y2
+	VMULPS       Y9, Y3, Y3
+	VMULPS       Y9, Y4, Y4
+	VMULPS       Y9, Y5, Y5
+	VMULPS       Y9, Y6, Y6
+	VMULPS       Y9, Y7, Y7
+	VMULPS       Y9, Y8, Y8
+	MOVQ         64(AX), BX
+	VMULPS       256(BX), Y1, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       288(BX), Y2, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 128(R10)
+	VMULPS       320(BX), Y3, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       352(BX), Y4, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 160(R10)
+	VMULPS       384(BX), Y5, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       416(BX), Y6, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 192(R10)
+	VMULPS       448(BX), Y7, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       480(BX), Y8, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 224(R10)
+	VMULSS       1188(BX), X0, X0
+	VMOVSS       X0, 388(R10)
+	MOVQ         72(AX), BX
+	VCVTPH2PS    (SI), Y1
+	MOVBLZX      16(BX), R12
+	VMOVD        R12, X0
+	VPBROADCASTD X0, Y0
+	VPAND        foldConst_avx2<>+352(SB), Y0, Y0
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y0, Y0
+	VPAND        Y0, Y1, Y1
+	VMOVAPS      Y1, Y0
+	VCVTPH2PS    16(SI), Y2
+	MOVBLZX      17(BX), R12
+	VMOVD        R12, X3
+	VPBROADCASTD X3, Y3
+	VPAND        foldConst_avx2<>+352(SB), Y3, Y3
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y3, Y3
+	VPAND        Y3, Y2, Y2
+	VPMAXUD      Y2, Y0, Y0
+	VCVTPH2PS    (DI), Y3
+	MOVBLZX      18(BX), R12
+	VMOVD        R12, X4
+	VPBROADCASTD X4, Y4
+	VPAND        foldConst_avx2<>+352(SB), Y4, Y4
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y4, Y4
+	VPAND        Y4, Y3, Y3
+	VPMAXUD      Y3, Y0, Y0
+	VCVTPH2PS    16(DI), Y4
+	MOVBLZX      19(BX), R12
+	VMOVD        R12, X5
+	VPBROADCASTD X5, Y5
+	VPAND        foldConst_avx2<>+352(SB), Y5, Y5
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y5, Y5
+	VPAND        Y5, Y4, Y4
+	VPMAXUD      Y4, Y0, Y0
+	VCVTPH2PS    (R8), Y5
+	MOVBLZX      20(BX), R12
+	VMOVD        R12, X6
+	VPBROADCASTD X6, Y6
+	VPAND        foldConst_avx2<>+352(SB), Y6, Y6
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y6, Y6
+	VPAND        Y6, Y5, Y5
+	VPMAXUD      Y5, Y0, Y0
+	VCVTPH2PS    16(R8), Y6
+	MOVBLZX      21(BX), R12
+	VMOVD        R12, X7
+	VPBROADCASTD X7, Y7
+	VPAND        foldConst_avx2<>+352(SB), Y7, Y7
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y7, Y7
+	VPAND        Y7, Y6, Y6
+	VPMAXUD      Y6, Y0, Y0
+	VCVTPH2PS    (R9), Y7
+	MOVBLZX      22(BX), R12
+	VMOVD        R12, X8
+	VPBROADCASTD X8, Y8
+	VPAND        foldConst_avx2<>+352(SB), Y8, Y8
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y8, Y8
+	VPAND        Y8, Y7, Y7
+	VPMAXUD      Y7, Y0, Y0
+	VCVTPH2PS    16(R9), Y8
+	MOVBLZX      23(BX), BX
+	VMOVD        BX, X9
+	VPBROADCASTD X9, Y9
+	VPAND        foldConst_avx2<>+352(SB), Y9, Y9
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y9, Y9
+	VPAND        Y9, Y8, Y8
+	VPMAXUD      Y8, Y0, Y0
+	VPERM2F128   $0x01, Y0, Y0, Y9
+	VPMAXUD      Y9, Y0, Y0
+	VPERMILPS    $0x4e, Y0, Y9
+	VPMAXUD      Y9, Y0, Y0
+	VPERMILPS    $0xb1, Y0, Y9
+	VPMAXUD      Y9, Y0, Y0
+	VPMAXUD      foldConst_avx2<>+448(SB), Y0, Y0
+	VMOVSS       foldConst_avx2<>+544(SB), X9
+	VDIVSS       X0, X9, X9
+	VBROADCASTSS X9, Y9
+	VMULPS       Y9, Y1, Y1
+	VMULPS       Y9, Y2, Y2
+	VMULPS       Y9, Y3, Y3
+	VMULPS       Y9, Y4, Y4
+	VMULPS       Y9, Y5, Y5
+	VMULPS       Y9, Y6, Y6
+	VMULPS       Y9, Y7, Y7
+	VMULPS       Y9, Y8, Y8
+	MOVQ         64(AX), BX
+	VMULPS       512(BX), Y1, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       544(BX), Y2, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 256(R10)
+	VMULPS       576(BX), Y3, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       608(BX), Y4, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 288(R10)
+	VMULPS       640(BX), Y5, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       672(BX), Y6, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 320(R10)
+	VMULPS       704(BX), Y7, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       736(BX), Y8, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 352(R10)
+	VMULSS       1192(BX), X0, X0
+	VMOVSS       X0, 392(R10)
+	ADDQ         $0x20, SI
+	ADDQ         $0x20, DI
+	ADDQ         $0x20, R8
+	ADDQ         $0x20, R9
+	ADDQ         $0x000001c0, R10
+	SUBQ         $0x20, R11
+	JNZ          block304
+
+quantised302:
+	MOVQ 56(AX), BX
+	MOVQ 64(AX), SI
+	MOVQ 96(AX), DI
+	MOVQ 104(AX), R8
+	ADDQ $0x00000300, SI
 	MOVQ 96(AX), R9
-	MOVQ (CX)(DI*8), R8
-	ADDQ (AX), R8
-	ADDQ 104(AX), R8
-	LEAQ 768(BX), SI
+	ADDQ $0x3f, R9
+	ANDQ $-64, R9
+	ADDQ R9, R8
+	MOVQ 96(AX), R11
+	MOVQ 16(DX), R9
+	MOVQ 24(DX), R10
+	ADDQ (AX), R9
+	ADDQ (AX), R10
+	SHRQ $0x03, R11
 
-scale306:
-	VCVTPH2PS (R8), Y0
-	VMULPS    (BX), Y0, Y1
-	VMOVUPS   Y1, (SI)
-	VMULPS    256(BX), Y0, Y1
-	VMOVUPS   Y1, 256(SI)
-	VMULPS    512(BX), Y0, Y0
-	VMOVUPS   Y0, 512(SI)
-	VCVTPH2PS 16(R8), Y0
-	VMULPS    32(BX), Y0, Y1
-	VMOVUPS   Y1, 32(SI)
-	VMULPS    288(BX), Y0, Y1
-	VMOVUPS   Y1, 288(SI)
-	VMULPS    544(BX), Y0, Y0
-	VMOVUPS   Y0, 544(SI)
-	ADDQ      $0x20, R8
-	ADDQ      $0x00000300, SI
-	SUBQ      $0x20, R9
-	JNZ       scale306
-	ADDQ      $0x40, BX
-	INCQ      DI
-	CMPQ      DI, $0x04
-	JL        tile305
-	MOVQ      56(AX), BX
-	MOVQ      96(AX), SI
-	MOVQ      104(AX), DI
-	XORQ      R8, R8
-	MOVQ      96(AX), R9
-	ADDQ      $0x3f, R9
-	ANDQ      $-64, R9
-	ADDQ      R9, DI
+block305:
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	VPXOR Y4, Y4, Y4
+	VPXOR Y5, Y5, Y5
+	MOVQ  80(AX), R12
+	SHRQ  $0x04, R12
 
-cols307:
-	CMPQ    SI, $0x00000020
-	JL      narrower308
-	MOVQ    96(AX), R10
-	MOVQ    BX, R9
-	VMOVUPS (R9), Y0
-	VMOVUPS 32(R9), Y1
-	VMOVUPS 64(R9), Y2
-	VMOVUPS 96(R9), Y3
-	LEAQ    (R9)(R10*4), R9
-	VMOVUPS (R9), Y4
-	VMOVUPS 32(R9), Y5
-	VMOVUPS 64(R9), Y6
-	VMOVUPS 96(R9), Y7
-	LEAQ    (R9)(R10*4), R9
-	VMOVUPS (R9), Y8
-	VMOVUPS 32(R9), Y9
-	VMOVUPS 64(R9), Y10
-	VMOVUPS 96(R9), Y11
-	MOVQ    80(AX), R9
-	MOVQ    96(AX), R10
+tile306:
+	MOVQ         (CX)(R12*8), R13
+	ADDQ         (AX), R13
+	ADDQ         R8, R13
+	MOVQ         R12, R14
+	SHLQ         $0x05, R14
+	ADDQ         SI, R14
+	VMOVDQU      (R13), Y7
+	VPSLLW       $0x08, Y7, Y6
+	VPSRAW       $0x08, Y6, Y6
+	VPSRAW       $0x08, Y7, Y7
+	VMOVDQU      32(R13), Y9
+	VPSLLW       $0x08, Y9, Y8
+	VPSRAW       $0x08, Y8, Y8
+	VPSRAW       $0x08, Y9, Y9
+	VPBROADCASTD (R14), Y10
+	VPMADDWD     Y6, Y10, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y8, Y10, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 4(R14), Y10
+	VPMADDWD     Y7, Y10, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y9, Y10, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 128(R14), Y10
+	VPMADDWD     Y6, Y10, Y11
+	VPADDD       Y11, Y2, Y2
+	VPMADDWD     Y8, Y10, Y10
+	VPADDD       Y10, Y3, Y3
+	VPBROADCASTD 132(R14), Y10
+	VPMADDWD     Y7, Y10, Y11
+	VPADDD       Y11, Y2, Y2
+	VPMADDWD     Y9, Y10, Y10
+	VPADDD       Y10, Y3, Y3
+	VPBROADCASTD 256(R14), Y10
+	VPMADDWD     Y6, Y10, Y6
+	VPADDD       Y6, Y4, Y4
+	VPMADDWD     Y8, Y10, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 260(R14), Y6
+	VPMADDWD     Y7, Y6, Y7
+	VPADDD       Y7, Y4, Y4
+	VPMADDWD     Y9, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VMOVDQU      128(R13), Y7
+	VPSLLW       $0x08, Y7, Y6
+	VPSRAW       $0x08, Y6, Y6
+	VPSRAW       $0x08, Y7, Y7
+	VMOVDQU      160(R13), Y9
+	VPSLLW       $0x08, Y9, Y8
+	VPSRAW       $0x08, Y8, Y8
+	VPSRAW       $0x08, Y9, Y9
+	VPBROADCASTD 16(R14), Y10
+	VPMADDWD     Y6, Y10, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y8, Y10, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 20(R14), Y10
+	VPMADDWD     Y7, Y10, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y9, Y10, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 144(R14), Y10
+	VPMADDWD     Y6, Y10, Y11
+	VPADDD       Y11, Y2, Y2
+	VPMADDWD     Y8, Y10, Y10
+	VPADDD       Y10, Y3, Y3
+	VPBROADCASTD 148(R14), Y10
+	VPMADDWD     Y7, Y10, Y11
+	VPADDD       Y11, Y2, Y2
+	VPMADDWD     Y9, Y10, Y10
+	VPADDD       Y10, Y3, Y3
+	VPBROADCASTD 272(R14), Y10
+	VPMADDWD     Y6, Y10, Y6
+	VPADDD       Y6, Y4, Y4
+	VPMADDWD     Y8, Y10, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 276(R14), Y6
+	VPMADDWD     Y7, Y6, Y7
+	VPADDD       Y7, Y4, Y4
+	VPMADDWD     Y9, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VMOVDQU      256(R13), Y7
+	VPSLLW       $0x08, Y7, Y6
+	VPSRAW       $0x08, Y6, Y6
+	VPSRAW       $0x08, Y7, Y7
+	VMOVDQU      288(R13), Y9
+	VPSLLW       $0x08, Y9, Y8
+	VPSRAW       $0x08, Y8, Y8
+	VPSRAW       $0x08, Y9, Y9
+	VPBROADCASTD 8(R14), Y10
+	VPMADDWD     Y6, Y10, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y8, Y10, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 12(R14), Y10
+	VPMADDWD     Y7, Y10, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y9, Y10, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 136(R14), Y10
+	VPMADDWD     Y6, Y10, Y11
+	VPADDD       Y11, Y2, Y2
+	VPMADDWD     Y8, Y10, Y10
+	VPADDD       Y10, Y3, Y3
+	VPBROADCASTD 140(R14), Y10
+	VPMADDWD     Y7, Y10, Y11
+	VPADDD       Y11, Y2, Y2
+	VPMADDWD     Y9, Y10, Y10
+	VPADDD       Y10, Y3, Y3
+	VPBROADCASTD 264(R14), Y10
+	VPMADDWD     Y6, Y10, Y6
+	VPADDD       Y6, Y4, Y4
+	VPMADDWD     Y8, Y10, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 268(R14), Y6
+	VPMADDWD     Y7, Y6, Y7
+	VPADDD       Y7, Y4, Y4
+	VPMADDWD     Y9, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VMOVDQU      384(R13), Y7
+	VPSLLW       $0x08, Y7, Y6
+	VPSRAW       $0x08, Y6, Y6
+	VPSRAW       $0x08, Y7, Y7
+	VMOVDQU      416(R13), Y9
+	VPSLLW       $0x08, Y9, Y8
+	VPSRAW       $0x08, Y8, Y8
+	VPSRAW       $0x08, Y9, Y9
+	VPBROADCASTD 24(R14), Y10
+	VPMADDWD     Y6, Y10, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y8, Y10, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 28(R14), Y10
+	VPMADDWD     Y7, Y10, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y9, Y10, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 152(R14), Y10
+	VPMADDWD     Y6, Y10, Y11
+	VPADDD       Y11, Y2, Y2
+	VPMADDWD     Y8, Y10, Y10
+	VPADDD       Y10, Y3, Y3
+	VPBROADCASTD 156(R14), Y10
+	VPMADDWD     Y7, Y10, Y11
+	VPADDD       Y11, Y2, Y2
+	VPMADDWD     Y9, Y10, Y10
+	VPADDD       Y10, Y3, Y3
+	VPBROADCASTD 280(R14), Y10
+	VPMADDWD     Y6, Y10, Y6
+	VPADDD       Y6, Y4, Y4
+	VPMADDWD     Y8, Y10, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 284(R14), Y6
+	VPMADDWD     Y7, Y6, Y7
+	VPADDD       Y7, Y4, Y4
+	VPMADDWD     Y9, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	PREFETCHT1   (R9)
+	PREFETCHT1   64(R9)
+	PREFETCHT1   128(R9)
+	PREFETCHT1   192(R9)
+	PREFETCHT1   256(R9)
+	ADDQ         $0x00000110, R9
+	DECQ         R11
+	CMOVQEQ      R10, R9
+	INCQ         R12
+	MOVQ         R12, R13
+	SHLQ         $0x04, R13
+	CMPQ         R13, 88(AX)
+	JL           tile306
+	MOVQ         96(AX), R13
+	MOVQ         BX, R12
+	VBROADCASTSS 384(SI), Y6
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      (R12), Y7
+	VFMADD231PS  Y6, Y0, Y7
+	VMOVUPS      Y7, (R12)
+	VCVTDQ2PS    Y1, Y1
+	VMOVUPS      32(R12), Y0
+	VFMADD231PS  Y6, Y1, Y0
+	VMOVUPS      Y0, 32(R12)
+	LEAQ         (R12)(R13*4), R12
+	VBROADCASTSS 388(SI), Y0
+	VCVTDQ2PS    Y2, Y2
+	VMOVUPS      (R12), Y1
+	VFMADD231PS  Y0, Y2, Y1
+	VMOVUPS      Y1, (R12)
+	VCVTDQ2PS    Y3, Y3
+	VMOVUPS      32(R12), Y1
+	VFMADD231PS  Y0, Y3, Y1
+	VMOVUPS      Y1, 32(R12)
+	LEAQ         (R12)(R13*4), R12
+	VBROADCASTSS 392(SI), Y0
+	VCVTDQ2PS    Y4, Y4
+	VMOVUPS      (R12), Y1
+	VFMADD231PS  Y0, Y4, Y1
+	VMOVUPS      Y1, (R12)
+	VCVTDQ2PS    Y5, Y5
+	VMOVUPS      32(R12), Y1
+	VFMADD231PS  Y0, Y5, Y1
+	VMOVUPS      Y1, 32(R12)
+	LEAQ         (R12)(R13*4), R12
+	ADDQ         $0x00000040, BX
+	ADDQ         $0x00000040, R8
+	VPXOR        Y0, Y0, Y0
+	VPXOR        Y1, Y1, Y1
+	VPXOR        Y2, Y2, Y2
+	VPXOR        Y3, Y3, Y3
+	VPXOR        Y4, Y4, Y4
+	VPXOR        Y5, Y5, Y5
+	MOVQ         80(AX), R12
+	SHRQ         $0x04, R12
 
-tile309:
-	MOVQ    R9, R14
-	SHRQ    $0x04, R14
-	MOVQ    (CX)(R14*8), R11
-	MOVQ    R14, R13
-	SHRQ    $0x01, R13
-	MOVQ    16(DX)(R13*8), R12
-	ADDQ    (AX), R12
-	MOVQ    R14, R13
-	ANDQ    $0x01, R13
-	IMULQ   104(AX), R13
-	ADDQ    R13, R12
-	MOVQ    DI, R14
-	SUBQ    104(AX), R14
-	MOVQ    96(AX), R13
-	ADDQ    $0x3f, R13
-	ANDQ    $-64, R13
-	SUBQ    R13, R14
-	ADDQ    R14, R12
-	SHLQ    $0x04, R14
-	ADDQ    R14, R12
-	ADDQ    (AX), R11
-	ADDQ    DI, R11
-	MOVQ    R9, R14
-	ANDQ    $0x0f, R14
-	MOVQ    $0x00000010, R13
-	SUBQ    R14, R13
-	IMULQ   R10, R14
-	ADDQ    R14, R11
-	MOVQ    88(AX), R14
-	SUBQ    R9, R14
-	CMPQ    R13, R14
-	CMOVQGT R14, R13
-	MOVQ    64(AX), R14
-	ADDQ    R8, R14
-	ADDQ    $0x00000300, R14
-	LEAQ    (R14)(R9*4), R14
-	ADDQ    R13, R9
-
-token310:
-	PREFETCHT1   (R12)
-	ADDQ         $0x00000020, R12
-	VBROADCASTSS (R14), Y12
-	VBROADCASTSS 256(R14), Y13
-	VBROADCASTSS 512(R14), Y14
-	VPMOVSXBD    (R11), Y15
-	VCVTDQ2PS    Y15, Y15
-	VFMADD231PS  Y12, Y15, Y0
-	VFMADD231PS  Y13, Y15, Y4
-	VFMADD231PS  Y14, Y15, Y8
-	VPMOVSXBD    8(R11), Y15
-	VCVTDQ2PS    Y15, Y15
-	VFMADD231PS  Y12, Y15, Y1
-	VFMADD231PS  Y13, Y15, Y5
-	VFMADD231PS  Y14, Y15, Y9
-	VPMOVSXBD    16(R11), Y15
-	VCVTDQ2PS    Y15, Y15
-	VFMADD231PS  Y12, Y15, Y2
-	VFMADD231PS  Y13, Y15, Y6
-	VFMADD231PS  Y14, Y15, Y10
-	VPMOVSXBD    24(R11), Y15
-	VCVTDQ2PS    Y15, Y15
-	VFMADD231PS  Y12, Y15, Y3
-	VFMADD231PS  Y13, Y15, Y7
-	VFMADD231PS  Y14, Y15, Y11
-	ADDQ         R10, R11
-	ADDQ         $0x04, R14
-	DECQ         R13
-	JNZ          token310
-	PREFETCHT1   (R12)
-	ADDQ         $0x00000020, R12
-	CMPQ         R9, 88(AX)
-	JL           tile309
-	MOVQ         96(AX), R10
-	MOVQ         BX, R9
-	VMOVUPS      Y0, (R9)
-	VMOVUPS      Y1, 32(R9)
-	VMOVUPS      Y2, 64(R9)
-	VMOVUPS      Y3, 96(R9)
-	LEAQ         (R9)(R10*4), R9
-	VMOVUPS      Y4, (R9)
-	VMOVUPS      Y5, 32(R9)
-	VMOVUPS      Y6, 64(R9)
-	VMOVUPS      Y7, 96(R9)
-	LEAQ         (R9)(R10*4), R9
-	VMOVUPS      Y8, (R9)
-	VMOVUPS      Y9, 32(R9)
-	VMOVUPS      Y10, 64(R9)
-	VMOVUPS      Y11, 96(R9)
-	ADDQ         $0x00000080, BX
-	ADDQ         $0x00000020, DI
-	SUBQ         $0x00000020, SI
-	ADDQ         $0x00000300, R8
-	JMP          cols307
-
-narrower308:
-	ADDQ $0x20, CX
-	ADDQ $0x20, DX
-	DECQ 24(AX)
-	JNZ  stripe293
+tile307:
+	MOVQ         (CX)(R12*8), R13
+	ADDQ         (AX), R13
+	ADDQ         R8, R13
+	MOVQ         R12, R14
+	SHLQ         $0x05, R14
+	ADDQ         SI, R14
+	VMOVDQU      (R13), Y7
+	VPSLLW       $0x08, Y7, Y6
+	VPSRAW       $0x08, Y6, Y6
+	VPSRAW       $0x08, Y7, Y7
+	VMOVDQU      32(R13), Y9
+	VPSLLW       $0x08, Y9, Y8
+	VPSRAW       $0x08, Y8, Y8
+	VPSRAW       $0x08, Y9, Y9
+	VPBROADCASTD (R14), Y10
+	VPMADDWD     Y6, Y10, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y8, Y10, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 4(R14), Y10
+	VPMADDWD     Y7, Y10, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y9, Y10, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 128(R14), Y10
+	VPMADDWD     Y6, Y10, Y11
+	VPADDD       Y11, Y2, Y2
+	VPMADDWD     Y8, Y10, Y10
+	VPADDD       Y10, Y3, Y3
+	VPBROADCASTD 132(R14), Y10
+	VPMADDWD     Y7, Y10, Y11
+	VPADDD       Y11, Y2, Y2
+	VPMADDWD     Y9, Y10, Y10
+	VPADDD       Y10, Y3, Y3
+	VPBROADCASTD 256(R14), Y10
+	VPMADDWD     Y6, Y10, Y6
+	VPADDD       Y6, Y4, Y4
+	VPMADDWD     Y8, Y10, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 260(R14), Y6
+	VPMADDWD     Y7, Y6, Y7
+	VPADDD       Y7, Y4, Y4
+	VPMADDWD     Y9, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VMOVDQU      128(R13), Y7
+	VPSLLW       $0x08, Y7, Y6
+	VPSRAW       $0x08, Y6, Y6
+	VPSRAW       $0x08, Y7, Y7
+	VMOVDQU      160(R13), Y9
+	VPSLLW       $0x08, Y9, Y8
+	VPSRAW       $0x08, Y8, Y8
+	VPSRAW       $0x08, Y9, Y9
+	VPBROADCASTD 16(R14), Y10
+	VPMADDWD     Y6, Y10, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y8, Y10, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 20(R14), Y10
+	VPMADDWD     Y7, Y10, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y9, Y10, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 144(R14), Y10
+	VPMADDWD     Y6, Y10, Y11
+	VPADDD       Y11, Y2, Y2
+	VPMADDWD     Y8, Y10, Y10
+	VPADDD       Y10, Y3, Y3
+	VPBROADCASTD 148(R14), Y10
+	VPMADDWD     Y7, Y10, Y11
+	VPADDD       Y11, Y2, Y2
+	VPMADDWD     Y9, Y10, Y10
+	VPADDD       Y10, Y3, Y3
+	VPBROADCASTD 272(R14), Y10
+	VPMADDWD     Y6, Y10, Y6
+	VPADDD       Y6, Y4, Y4
+	VPMADDWD     Y8, Y10, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 276(R14), Y6
+	VPMADDWD     Y7, Y6, Y7
+	VPADDD       Y7, Y4, Y4
+	VPMADDWD     Y9, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VMOVDQU      256(R13), Y7
+	VPSLLW       $0x08, Y7, Y6
+	VPSRAW       $0x08, Y6, Y6
+	VPSRAW       $0x08, Y7, Y7
+	VMOVDQU      288(R13), Y9
+	VPSLLW       $0x08, Y9, Y8
+	VPSRAW       $0x08, Y8, Y8
+	VPSRAW       $0x08, Y9, Y9
+	VPBROADCASTD 8(R14), Y10
+	VPMADDWD     Y6, Y10, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y8, Y10, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 12(R14), Y10
+	VPMADDWD     Y7, Y10, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y9, Y10, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 136(R14), Y10
+	VPMADDWD     Y6, Y10, Y11
+	VPADDD       Y11, Y2, Y2
+	VPMADDWD     Y8, Y10, Y10
+	VPADDD       Y10, Y3, Y3
+	VPBROADCASTD 140(R14), Y10
+	VPMADDWD     Y7, Y10, Y11
+	VPADDD       Y11, Y2, Y2
+	VPMADDWD     Y9, Y10, Y10
+	VPADDD       Y10, Y3, Y3
+	VPBROADCASTD 264(R14), Y10
+	VPMADDWD     Y6, Y10, Y6
+	VPADDD       Y6, Y4, Y4
+	VPMADDWD     Y8, Y10, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 268(R14), Y6
+	VPMADDWD     Y7, Y6, Y7
+	VPADDD       Y7, Y4, Y4
+	VPMADDWD     Y9, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	VMOVDQU      384(R13), Y7
+	VPSLLW       $0x08, Y7, Y6
+	VPSRAW       $0x08, Y6, Y6
+	VPSRAW       $0x08, Y7, Y7
+	VMOVDQU      416(R13), Y9
+	VPSLLW       $0x08, Y9, Y8
+	VPSRAW       $0x08, Y8, Y8
+	VPSRAW       $0x08, Y9, Y9
+	VPBROADCASTD 24(R14), Y10
+	VPMADDWD     Y6, Y10, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y8, Y10, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 28(R14), Y10
+	VPMADDWD     Y7, Y10, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y9, Y10, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 152(R14), Y10
+	VPMADDWD     Y6, Y10, Y11
+	VPADDD       Y11, Y2, Y2
+	VPMADDWD     Y8, Y10, Y10
+	VPADDD       Y10, Y3, Y3
+	VPBROADCASTD 156(R14), Y10
+	VPMADDWD     Y7, Y10, Y11
+	VPADDD       Y11, Y2, Y2
+	VPMADDWD     Y9, Y10, Y10
+	VPADDD       Y10, Y3, Y3
+	VPBROADCASTD 280(R14), Y10
+	VPMADDWD     Y6, Y10, Y6
+	VPADDD       Y6, Y4, Y4
+	VPMADDWD     Y8, Y10, Y6
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTD 284(R14), Y6
+	VPMADDWD     Y7, Y6, Y7
+	VPADDD       Y7, Y4, Y4
+	VPMADDWD     Y9, Y6, Y6
+	VPADDD       Y6, Y5, Y5
+	PREFETCHT1   (R9)
+	PREFETCHT1   64(R9)
+	PREFETCHT1   128(R9)
+	PREFETCHT1   192(R9)
+	PREFETCHT1   256(R9)
+	ADDQ         $0x00000110, R9
+	DECQ         R11
+	CMOVQEQ      R10, R9
+	INCQ         R12
+	MOVQ         R12, R13
+	SHLQ         $0x04, R13
+	CMPQ         R13, 88(AX)
+	JL           tile307
+	MOVQ         96(AX), R13
+	MOVQ         BX, R12
+	VBROADCASTSS 384(SI), Y6
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      (R12), Y7
+	VFMADD231PS  Y6, Y0, Y7
+	VMOVUPS      Y7, (R12)
+	VCVTDQ2PS    Y1, Y1
+	VMOVUPS      32(R12), Y0
+	VFMADD231PS  Y6, Y1, Y0
+	VMOVUPS      Y0, 32(R12)
+	LEAQ         (R12)(R13*4), R12
+	VBROADCASTSS 388(SI), Y0
+	VCVTDQ2PS    Y2, Y2
+	VMOVUPS      (R12), Y1
+	VFMADD231PS  Y0, Y2, Y1
+	VMOVUPS      Y1, (R12)
+	VCVTDQ2PS    Y3, Y3
+	VMOVUPS      32(R12), Y1
+	VFMADD231PS  Y0, Y3, Y1
+	VMOVUPS      Y1, 32(R12)
+	LEAQ         (R12)(R13*4), R12
+	VBROADCASTSS 392(SI), Y0
+	VCVTDQ2PS    Y4, Y4
+	VMOVUPS      (R12), Y1
+	VFMADD231PS  Y0, Y4, Y1
+	VMOVUPS      Y1, (R12)
+	VCVTDQ2PS    Y5, Y5
+	VMOVUPS      32(R12), Y1
+	VFMADD231PS  Y0, Y5, Y1
+	VMOVUPS      Y1, 32(R12)
+	LEAQ         (R12)(R13*4), R12
+	ADDQ         $0x00000040, BX
+	ADDQ         $0x00000040, R8
+	ADDQ         $0x00000180, R8
+	ADDQ         $0x000001c0, SI
+	SUBQ         $0x20, DI
+	JNZ          block305
+	ADDQ         $0x20, CX
+	ADDQ         $0x20, DX
+	DECQ         24(AX)
+	JNZ          stripe289
 	VZEROUPPER
 	RET
 
@@ -10065,14 +11973,14 @@ TEXT ·foldQ8R4AVX2(SB), NOSPLIT, $0-8
 	MOVQ 8(AX), CX
 	MOVQ 16(AX), DX
 
-stripe311:
+stripe308:
 	MOVQ 96(AX), BX
 	ADDQ $0x3f, BX
 	ANDQ $-64, BX
 	MOVQ 64(AX), DI
 	XORQ SI, SI
 
-half312:
+half309:
 	MOVQ   SI, R10
 	SHRQ   $0x01, R10
 	MOVQ   (CX)(R10*8), R8
@@ -10098,7 +12006,7 @@ half312:
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 
-block313:
+block310:
 	VPBROADCASTD 256(R11), Y4
 	VPBROADCASTD 260(R11), Y5
 	VPBROADCASTD 264(R11), Y6
@@ -10350,7 +12258,7 @@ block313:
 	ADDQ         $0x00000220, R9
 	ADDQ         $0x00000120, R11
 	SUBQ         $0x20, R12
-	JNZ          block313
+	JNZ          block310
 	VMOVUPS      Y0, (DI)
 	VMOVUPS      Y1, 256(DI)
 	VMOVUPS      Y2, 512(DI)
@@ -10358,19 +12266,19 @@ block313:
 	ADDQ         $0x20, DI
 	INCQ         SI
 	CMPQ         SI, $0x08
-	JL           half312
+	JL           half309
 	CMPL         112(AX), $0x00
-	JE           uncapped314
+	JE           uncapped311
 	MOVQ         64(AX), BX
 	MOVQ         $0x00000020, SI
 
-cap315:
+cap312:
 	VBROADCASTSS 116(AX), Y0
 	VMULPS       (BX), Y0, Y0
-	VANDPS       foldConst_avx2<>+512(SB), Y0, Y1
-	VANDPS       foldConst_avx2<>+480(SB), Y0, Y2
-	VCMPPS       $0x11, foldConst_avx2<>+544(SB), Y1, Y3
-	VMINPS       foldConst_avx2<>+576(SB), Y1, Y1
+	VANDPS       foldConst_avx2<>+640(SB), Y0, Y1
+	VANDPS       foldConst_avx2<>+608(SB), Y0, Y2
+	VCMPPS       $0x11, foldConst_avx2<>+672(SB), Y1, Y3
+	VMINPS       foldConst_avx2<>+704(SB), Y1, Y1
 	VADDPS       Y1, Y1, Y1
 	VMULPS       foldConst_avx2<>+64(SB), Y1, Y1
 	VMOVUPS      foldConst_avx2<>+288(SB), Y4
@@ -10387,18 +12295,18 @@ cap315:
 	VPADDD       foldConst_avx2<>+320(SB), Y4, Y4
 	VPSLLD       $0x17, Y4, Y4
 	VMULPS       Y4, Y5, Y5
-	VADDPS       foldConst_avx2<>+416(SB), Y5, Y5
-	VMOVUPS      foldConst_avx2<>+448(SB), Y1
+	VADDPS       foldConst_avx2<>+544(SB), Y5, Y5
+	VMOVUPS      foldConst_avx2<>+576(SB), Y1
 	VDIVPS       Y5, Y1, Y1
-	VMOVUPS      foldConst_avx2<>+416(SB), Y4
+	VMOVUPS      foldConst_avx2<>+544(SB), Y4
 	VSUBPS       Y1, Y4, Y1
 	VORPS        Y2, Y1, Y1
 	VMULPS       Y0, Y0, Y2
-	VMOVUPS      foldConst_avx2<>+608(SB), Y4
-	VFMADD213PS  foldConst_avx2<>+640(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+672(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+704(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+736(SB), Y2, Y4
+	VMOVUPS      foldConst_avx2<>+736(SB), Y4
+	VFMADD213PS  foldConst_avx2<>+768(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+800(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+832(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+864(SB), Y2, Y4
 	VMULPS       Y0, Y2, Y2
 	VFMADD213PS  Y0, Y2, Y4
 	VBLENDVPS    Y3, Y4, Y1, Y1
@@ -10407,18 +12315,18 @@ cap315:
 	VMOVUPS      Y1, (BX)
 	ADDQ         $0x20, BX
 	DECQ         SI
-	JNZ          cap315
+	JNZ          cap312
 
-uncapped314:
+uncapped311:
 	MOVQ    72(AX), BX
 	TESTQ   BX, BX
-	JZ      unmasked316
+	JZ      unmasked313
 	MOVQ    64(AX), SI
 	VMOVUPS foldConst_avx2<>+352(SB), Y0
 	VMOVUPS foldConst_avx2<>+0(SB), Y1
 	XORQ    DI, DI
 
-hide317:
+hide314:
 	MOVBLZX      (BX)(DI*1), R8
 	VMOVD        R8, X3
 	VPBROADCASTD X3, Y3
@@ -10430,9 +12338,9 @@ hide317:
 	ADDQ         $0x20, SI
 	INCQ         DI
 	CMPQ         DI, $0x20
-	JL           hide317
+	JL           hide314
 
-unmasked316:
+unmasked313:
 	MOVQ 40(AX), BX
 	MOVQ 48(AX), SI
 	MOVQ 56(AX), DI
@@ -10441,7 +12349,7 @@ unmasked316:
 	SHLQ $0x02, R9
 	MOVQ $0x00000004, R10
 
-row318:
+row315:
 	VBROADCASTSS (BX), Y0
 	VMOVUPS      (R8), Y1
 	VMAXPS       32(R8), Y1, Y1
@@ -10455,7 +12363,7 @@ row318:
 	VCMPPS       $0x16, foldConst_avx2<>+32(SB), Y2, Y2
 	VMOVMSKPS    Y2, R11
 	TESTL        R11, R11
-	JZ           weights319
+	JZ           weights316
 	VPERM2F128   $0x01, Y1, Y1, Y2
 	VMAXPS       Y2, Y1, Y1
 	VPERMILPS    $0x4e, Y1, Y2
@@ -10465,8 +12373,8 @@ row318:
 	VMAXPS       Y0, Y1, Y1
 	VMOVSS       foldConst_avx2<>+0(SB), X2
 	VUCOMISS     X2, X1
-	JP           some321
-	JNE          some321
+	JP           some318
+	JNE          some318
 	VXORPS       Y0, Y0, Y0
 	VMOVUPS      Y0, (R8)
 	VMOVUPS      Y0, 32(R8)
@@ -10476,9 +12384,9 @@ row318:
 	VMOVUPS      Y0, 160(R8)
 	VMOVUPS      Y0, 192(R8)
 	VMOVUPS      Y0, 224(R8)
-	JMP          next320
+	JMP          next317
 
-some321:
+some318:
 	VMOVSS      X1, (BX)
 	VSUBPS      Y1, Y0, Y0
 	VMULPS      foldConst_avx2<>+64(SB), Y0, Y0
@@ -10503,14 +12411,14 @@ some321:
 	VMOVUPS     Y2, 32(SI)
 	XORQ        R11, R11
 
-o322:
+o319:
 	VMULPS  (DI)(R11*1), Y3, Y2
 	VMOVUPS Y2, (DI)(R11*1)
 	ADDQ    $0x20, R11
 	CMPQ    R11, R9
-	JL      o322
+	JL      o319
 
-weights319:
+weights316:
 	VMOVUPS     (R8), Y1
 	VSUBPS      Y0, Y1, Y1
 	VMULPS      foldConst_avx2<>+64(SB), Y1, Y1
@@ -10666,172 +12574,1423 @@ weights319:
 	VADDPS      32(SI), Y3, Y3
 	VMOVUPS     Y3, 32(SI)
 
-next320:
-	ADDQ $0x04, BX
-	ADDQ $0x40, SI
-	ADDQ $0x00000100, R8
-	ADDQ R9, DI
-	DECQ R10
-	JNZ  row318
-	MOVQ 64(AX), BX
-	XORQ DI, DI
+next317:
+	ADDQ         $0x04, BX
+	ADDQ         $0x40, SI
+	ADDQ         $0x00000100, R8
+	ADDQ         R9, DI
+	DECQ         R10
+	JNZ          row315
+	MOVQ         64(AX), BX
+	VMOVUPS      (BX), Y0
+	VPMAXUD      32(BX), Y0, Y0
+	VPMAXUD      64(BX), Y0, Y0
+	VPMAXUD      96(BX), Y0, Y0
+	VPMAXUD      128(BX), Y0, Y0
+	VPMAXUD      160(BX), Y0, Y0
+	VPMAXUD      192(BX), Y0, Y0
+	VPMAXUD      224(BX), Y0, Y0
+	VPERM2F128   $0x01, Y0, Y0, Y1
+	VPMAXUD      Y1, Y0, Y0
+	VPERMILPS    $0x4e, Y0, Y1
+	VPMAXUD      Y1, Y0, Y0
+	VPERMILPS    $0xb1, Y0, Y1
+	VPMAXUD      Y1, Y0, Y0
+	VPMAXUD      foldConst_avx2<>+416(SB), Y0, Y0
+	VMOVSS       foldConst_avx2<>+480(SB), X1
+	VDIVSS       X0, X1, X1
+	VBROADCASTSS X1, Y1
+	VMULSS       foldConst_avx2<>+512(SB), X0, X0
+	VMOVSS       X0, 1568(BX)
+	VMULPS       (BX), Y1, Y0
+	VMOVUPS      Y0, (BX)
+	VMULPS       32(BX), Y1, Y0
+	VMOVUPS      Y0, 32(BX)
+	VMULPS       64(BX), Y1, Y0
+	VMOVUPS      Y0, 64(BX)
+	VMULPS       96(BX), Y1, Y0
+	VMOVUPS      Y0, 96(BX)
+	VMULPS       128(BX), Y1, Y0
+	VMOVUPS      Y0, 128(BX)
+	VMULPS       160(BX), Y1, Y0
+	VMOVUPS      Y0, 160(BX)
+	VMULPS       192(BX), Y1, Y0
+	VMOVUPS      Y0, 192(BX)
+	VMULPS       224(BX), Y1, Y0
+	VMOVUPS      Y0, 224(BX)
+	VMOVUPS      256(BX), Y0
+	VPMAXUD      288(BX), Y0, Y0
+	VPMAXUD      320(BX), Y0, Y0
+	VPMAXUD      352(BX), Y0, Y0
+	VPMAXUD      384(BX), Y0, Y0
+	VPMAXUD      416(BX), Y0, Y0
+	VPMAXUD      448(BX), Y0, Y0
+	VPMAXUD      480(BX), Y0, Y0
+	VPERM2F128   $0x01, Y0, Y0, Y1
+	VPMAXUD      Y1, Y0, Y0
+	VPERMILPS    $0x4e, Y0, Y1
+	VPMAXUD      Y1, Y0, Y0
+	VPERMILPS    $0xb1, Y0, Y1
+	VPMAXUD      Y1, Y0, Y0
+	VPMAXUD      foldConst_avx2<>+416(SB), Y0, Y0
+	VMOVSS       foldConst_avx2<>+480(SB), X1
+	VDIVSS       X0, X1, X1
+	VBROADCASTSS X1, Y1
+	VMULSS       foldConst_avx2<>+512(SB), X0, X0
+	VMOVSS       X0, 1572(BX)
+	VMULPS       256(BX), Y1, Y0
+	VMOVUPS      Y0, 256(BX)
+	VMULPS       288(BX), Y1, Y0
+	VMOVUPS      Y0, 288(BX)
+	VMULPS       320(BX), Y1, Y0
+	VMOVUPS      Y0, 320(BX)
+	VMULPS       352(BX), Y1, Y0
+	VMOVUPS      Y0, 352(BX)
+	VMULPS       384(BX), Y1, Y0
+	VMOVUPS      Y0, 384(BX)
+	VMULPS       416(BX), Y1, Y0
+	VMOVUPS      Y0, 416(BX)
+	VMULPS       448(BX), Y1, Y0
+	VMOVUPS      Y0, 448(BX)
+	VMULPS       480(BX), Y1, Y0
+	VMOVUPS      Y0, 480(BX)
+	VMOVUPS      512(BX), Y0
+	VPMAXUD      544(BX), Y0, Y0
+	VPMAXUD      576(BX), Y0, Y0
+	VPMAXUD      608(BX), Y0, Y0
+	VPMAXUD      640(BX), Y0, Y0
+	VPMAXUD      672(BX), Y0, Y0
+	VPMAXUD      704(BX), Y0, Y0
+	VPMAXUD      736(BX), Y0, Y0
+	VPERM2F128   $0x01, Y0, Y0, Y1
+	VPMAXUD      Y1, Y0, Y0
+	VPERMILPS    $0x4e, Y0, Y1
+	VPMAXUD      Y1, Y0, Y0
+	VPERMILPS    $0xb1, Y0, Y1
+	VPMAXUD      Y1, Y0, Y0
+	VPMAXUD      foldConst_avx2<>+416(SB), Y0, Y0
+	VMOVSS       foldConst_avx2<>+480(SB), X1
+	VDIVSS       X0, X1, X1
+	VBROADCASTSS X1, Y1
+	VMULSS       foldConst_avx2<>+512(SB), X0, X0
+	VMOVSS       X0, 1576(BX)
+	VMULPS       512(BX), Y1, Y0
+	VMOVUPS      Y0, 512(BX)
+	VMULPS       544(BX), Y1, Y0
+	VMOVUPS      Y0, 544(BX)
+	VMULPS       576(BX), Y1, Y0
+	VMOVUPS      Y0, 576(BX)
+	VMULPS       608(BX), Y1, Y0
+	VMOVUPS      Y0, 608(BX)
+	VMULPS       640(BX), Y1, Y0
+	VMOVUPS      Y0, 640(BX)
+	VMULPS       672(BX), Y1, Y0
+	VMOVUPS      Y0, 672(BX)
+	VMULPS       704(BX), Y1, Y0
+	VMOVUPS      Y0, 704(BX)
+	VMULPS       736(BX), Y1, Y0
+	VMOVUPS      Y0, 736(BX)
+	VMOVUPS      768(BX), Y0
+	VPMAXUD      800(BX), Y0, Y0
+	VPMAXUD      832(BX), Y0, Y0
+	VPMAXUD      864(BX), Y0, Y0
+	VPMAXUD      896(BX), Y0, Y0
+	VPMAXUD      928(BX), Y0, Y0
+	VPMAXUD      960(BX), Y0, Y0
+	VPMAXUD      992(BX), Y0, Y0
+	VPERM2F128   $0x01, Y0, Y0, Y1
+	VPMAXUD      Y1, Y0, Y0
+	VPERMILPS    $0x4e, Y0, Y1
+	VPMAXUD      Y1, Y0, Y0
+	VPERMILPS    $0xb1, Y0, Y1
+	VPMAXUD      Y1, Y0, Y0
+	VPMAXUD      foldConst_avx2<>+416(SB), Y0, Y0
+	VMOVSS       foldConst_avx2<>+480(SB), X1
+	VDIVSS       X0, X1, X1
+	VBROADCASTSS X1, Y1
+	VMULSS       foldConst_avx2<>+512(SB), X0, X0
+	VMOVSS       X0, 1580(BX)
+	VMULPS       768(BX), Y1, Y0
+	VMOVUPS      Y0, 768(BX)
+	VMULPS       800(BX), Y1, Y0
+	VMOVUPS      Y0, 800(BX)
+	VMULPS       832(BX), Y1, Y0
+	VMOVUPS      Y0, 832(BX)
+	VMULPS       864(BX), Y1, Y0
+	VMOVUPS      Y0, 864(BX)
+	VMULPS       896(BX), Y1, Y0
+	VMOVUPS      Y0, 896(BX)
+	VMULPS       928(BX), Y1, Y0
+	VMOVUPS      Y0, 928(BX)
+	VMULPS       960(BX), Y1, Y0
+	VMOVUPS      Y0, 960(BX)
+	VMULPS       992(BX), Y1, Y0
+	VMOVUPS      Y0, 992(BX)
+	MOVQ         72(AX), BX
+	TESTQ        BX, BX
+	JNZ          masked320
+	MOVQ         (AX), BX
+	MOVQ         (CX), SI
+	ADDQ         BX, SI
+	MOVQ         8(CX), DI
+	ADDQ         BX, DI
+	MOVQ         16(CX), R8
+	ADDQ         BX, R8
+	MOVQ         24(CX), R9
+	ADDQ         BX, R9
+	MOVQ         104(AX), BX
+	MOVQ         64(AX), R10
+	MOVQ         96(AX), R11
+	ADDQ         $0x00000400, R10
+	ADDQ         BX, SI
+	ADDQ         BX, DI
+	ADDQ         BX, R8
+	ADDQ         BX, R9
 
-tile323:
+block322:
+	VCVTPH2PS    (SI), Y1
+	VMOVAPS      Y1, Y0
+	VCVTPH2PS    16(SI), Y2
+	VPMAXUD      Y2, Y0, Y0
+	VCVTPH2PS    (DI), Y3
+	VPMAXUD      Y3, Y0, Y0
+	VCVTPH2PS    16(DI), Y4
+	VPMAXUD      Y4, Y0, Y0
+	VCVTPH2PS    (R8), Y5
+	VPMAXUD      Y5, Y0, Y0
+	VCVTPH2PS    16(R8), Y6
+	VPMAXUD      Y6, Y0, Y0
+	VCVTPH2PS    (R9), Y7
+	VPMAXUD      Y7, Y0, Y0
+	VCVTPH2PS    16(R9), Y8
+	VPMAXUD      Y8, Y0, Y0
+	VPERM2F128   $0x01, Y0, Y0, Y9
+	VPMAXUD      Y9, Y0, Y0
+	VPERMILPS    $0x4e, Y0, Y9
+	VPMAXUD      Y9, Y0, Y0
+	VPERMILPS    $0xb1, Y0, Y9
+	VPMAXUD      Y9, Y0, Y0
+	VPMAXUD      foldConst_avx2<>+448(SB), Y0, Y0
+	VMOVSS       foldConst_avx2<>+544(SB), X9
+	VDIVSS       X0, X9, X9
+	VBROADCASTSS X9, Y9
+	VMULPS       Y9, Y1, Y1
+	VMULPS       Y9, Y2, Y2
+	VMULPS       Y9, Y3, Y3
+	VMULPS       Y9, Y4, Y4
+	VMULPS       Y9, Y5, Y5
+	VMULPS       Y9, Y6, Y6
+	VMULPS       Y9, Y7, Y7
+	VMULPS       Y9, Y8, Y8
+	MOVQ         64(AX), BX
+	VMULPS       (BX), Y1, Y9
+	VCVTPS2DQ    Y9, Y9
+	VMULPS       32(BX), Y2, Y10
+	VCVTPS2DQ    Y10, Y10
+	VPACKUSDW    Y10, Y9, Y9
+	VPSHUFLW     $0xd8, Y9, Y9
+	VPSHUFHW     $0xd8, Y9, Y9
+	VMOVDQU      Y9, (R10)
+	VMULPS       64(BX), Y3, Y9
+	VCVTPS2DQ    Y9, Y9
+	VMULPS       96(BX), Y4, Y10
+	VCVTPS2DQ    Y10, Y10
+	VPACKUSDW    Y10, Y9, Y9
+	VPSHUFLW     $0xd8, Y9, Y9
+	VPSHUFHW     $0xd8, Y9, Y9
+	VMOVDQU      Y9, 32(R10)
+	VMULPS       128(BX), Y5, Y9
+	VCVTPS2DQ    Y9, Y9
+	VMULPS       160(BX), Y6, Y10
+	VCVTPS2DQ    Y10, Y10
+	VPACKUSDW    Y10, Y9, Y9
+	VPSHUFLW     $0xd8, Y9, Y9
+	VPSHUFHW     $0xd8, Y9, Y9
+	VMOVDQU      Y9, 64(R10)
+	VMULPS       192(BX), Y7, Y9
+	VCVTPS2DQ    Y9, Y9
+	VMULPS       224(BX), Y8, Y10
+	VCVTPS2DQ    Y10, Y10
+	VPACKUSDW    Y10, Y9, Y9
+	VPSHUFLW     $0xd8, Y9, Y9
+	VPSHUFHW     $0xd8, Y9, Y9
+	VMOVDQU      Y9, 96(R10)
+	VMULSS       1568(BX), X0, X9
+	VMOVSS       X9, 512(R10)
+	MOVQ         64(AX), BX
+	VMULPS       256(BX), Y1, Y9
+	VCVTPS2DQ    Y9, Y9
+	VMULPS       288(BX), Y2, Y10
+	VCVTPS2DQ    Y10, Y10
+	VPACKUSDW    Y10, Y9, Y9
+	VPSHUFLW     $0xd8, Y9, Y9
+	VPSHUFHW     $0xd8, Y9, Y9
+	VMOVDQU      Y9, 128(R10)
+	VMULPS       320(BX), Y3, Y9
+	VCVTPS2DQ    Y9, Y9
+	VMULPS       352(BX), Y4, Y10
+	VCVTPS2DQ    Y10, Y10
+	VPACKUSDW    Y10, Y9, Y9
+	VPSHUFLW     $0xd8, Y9, Y9
+	VPSHUFHW     $0xd8, Y9, Y9
+	VMOVDQU      Y9, 160(R10)
+	VMULPS       384(BX), Y5, Y9
+	VCVTPS2DQ    Y9, Y9
+	VMULPS       416(BX), Y6, Y10
+	VCVTPS2DQ    Y10, Y10
+	VPACKUSDW    Y10, Y9, Y9
+	VPSHUFLW     $0xd8, Y9, Y9
+	VPSHUFHW     $0xd8, Y9, Y9
+	VMOVDQU      Y9, 192(R10)
+	VMULPS       448(BX), Y7, Y9
+	VCVTPS2DQ    Y9, Y9
+	VMULPS       480(BX), Y8, Y10
+	VCVTPS2DQ    Y10, Y10
+	VPACKUSDW    Y10, Y9, Y9
+	VPSHUFLW     $0xd8, Y9, Y9
+	VPSHUFHW     $0xd8, Y9, Y9
+	VMOVDQU      Y9, 224(R10)
+	VMULSS       1572(BX), X0, X9
+	VMOVSS       X9, 516(R10)
+	MOVQ         64(AX), BX
+	VMULPS       512(BX), Y1, Y9
+	VCVTPS2DQ    Y9, Y9
+	VMULPS       544(BX), Y2, Y10
+	VCVTPS2DQ    Y10, Y10
+	VPACKUSDW    Y10, Y9, Y9
+	VPSHUFLW     $0xd8, Y9, Y9
+	VPSHUFHW     $0xd8, Y9, Y9
+	VMOVDQU      Y9, 256(R10)
+	VMULPS       576(BX), Y3, Y9
+	VCVTPS2DQ    Y9, Y9
+	VMULPS       608(BX), Y4, Y10
+	VCVTPS2DQ    Y10, Y10
+	VPACKUSDW    Y10, Y9, Y9
+	VPSHUFLW     $0xd8, Y9, Y9
+	VPSHUFHW     $0xd8, Y9, Y9
+	VMOVDQU      Y9, 288(R10)
+	VMULPS       640(BX), Y5, Y9
+	VCVTPS2DQ    Y9, Y9
+	VMULPS       672(BX), Y6, Y10
+	VCVTPS2DQ    Y10, Y10
+	VPACKUSDW    Y10, Y9, Y9
+	VPSHUFLW     $0xd8, Y9, Y9
+	VPSHUFHW     $0xd8, Y9, Y9
+	VMOVDQU      Y9, 320(R10)
+	VMULPS       704(BX), Y7, Y9
+	VCVTPS2DQ    Y9, Y9
+	VMULPS       736(BX), Y8, Y10
+	VCVTPS2DQ    Y10, Y10
+	VPACKUSDW    Y10, Y9, Y9
+	VPSHUFLW     $0xd8, Y9, Y9
+	VPSHUFHW     $0xd8, Y9, Y9
+	VMOVDQU      Y9, 352(R10)
+	VMULSS       1576(BX), X0, X9
+	VMOVSS       X9, 520(R10)
+	MOVQ         64(AX), BX
+	VMULPS       768(BX), Y1, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       800(BX), Y2, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 384(R10)
+	VMULPS       832(BX), Y3, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       864(BX), Y4, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 416(R10)
+	VMULPS       896(BX), Y5, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       928(BX), Y6, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 448(R10)
+	VMULPS       960(BX), Y7, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       992(BX), Y8, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 480(R10)
+	VMULSS       1580(BX), X0, X0
+	VMOVSS       X0, 524(R10)
+	ADDQ         $0x20, SI
+	ADDQ         $0x20, DI
+	ADDQ         $0x20, R8
+	ADDQ         $0x20, R9
+	ADDQ         $0x00000240, R10
+	SUBQ         $0x20, R11
+	JNZ          block322
+	JMP          quantised321
+
+masked320:
+	MOVQ (AX), BX
+	MOVQ (CX), SI
+	ADDQ BX, SI
+	MOVQ 8(CX), DI
+	ADDQ BX, DI
+	MOVQ 16(CX), R8
+	ADDQ BX, R8
+	MOVQ 24(CX), R9
+	ADDQ BX, R9
+	MOVQ 104(AX), BX
+	MOVQ 64(AX), R10
+	MOVQ 96(AX), R11
+	ADDQ $0x00000400, R10
+	ADDQ BX, SI
+	ADDQ BX, DI
+	ADDQ BX, R8
+	ADDQ BX, R9
+
+block323:
+	MOVQ         72(AX), BX
+	VCVTPH2PS    (SI), Y1
+	MOVBLZX      (BX), R12
+	VMOVD        R12, X0
+	VPBROADCASTD X0, Y0
+	VPAND        foldConst_avx2<>+352(SB), Y0, Y0
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y0, Y0
+	VPAND        Y0, Y1, Y1
+	VMOVAPS      Y1, Y0
+	VCVTPH2PS    16(SI), Y2
+	MOVBLZX      1(BX), R12
+	VMOVD        R12, X3
+	VPBROADCASTD X3, Y3
+	VPAND        foldConst_avx2<>+352(SB), Y3, Y3
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y3, Y3
+	VPAND        Y3, Y2, Y2
+	VPMAXUD      Y2, Y0, Y0
+	VCVTPH2PS    (DI), Y3
+	MOVBLZX      2(BX), R12
+	VMOVD        R12, X4
+	VPBROADCASTD X4, Y4
+	VPAND        foldConst_avx2<>+352(SB), Y4, Y4
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y4, Y4
+	VPAND        Y4, Y3, Y3
+	VPMAXUD      Y3, Y0, Y0
+	VCVTPH2PS    16(DI), Y4
+	MOVBLZX      3(BX), R12
+	VMOVD        R12, X5
+	VPBROADCASTD X5, Y5
+	VPAND        foldConst_avx2<>+352(SB), Y5, Y5
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y5, Y5
+	VPAND        Y5, Y4, Y4
+	VPMAXUD      Y4, Y0, Y0
+	VCVTPH2PS    (R8), Y5
+	MOVBLZX      4(BX), R12
+	VMOVD        R12, X6
+	VPBROADCASTD X6, Y6
+	VPAND        foldConst_avx2<>+352(SB), Y6, Y6
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y6, Y6
+	VPAND        Y6, Y5, Y5
+	VPMAXUD      Y5, Y0, Y0
+	VCVTPH2PS    16(R8), Y6
+	MOVBLZX      5(BX), R12
+	VMOVD        R12, X7
+	VPBROADCASTD X7, Y7
+	VPAND        foldConst_avx2<>+352(SB), Y7, Y7
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y7, Y7
+	VPAND        Y7, Y6, Y6
+	VPMAXUD      Y6, Y0, Y0
+	VCVTPH2PS    (R9), Y7
+	MOVBLZX      6(BX), R12
+	VMOVD        R12, X8
+	VPBROADCASTD X8, Y8
+	VPAND        foldConst_avx2<>+352(SB), Y8, Y8
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y8, Y8
+	VPAND        Y8, Y7, Y7
+	VPMAXUD      Y7, Y0, Y0
+	VCVTPH2PS    16(R9), Y8
+	MOVBLZX      7(BX), BX
+	VMOVD        BX, X9
+	VPBROADCASTD X9, Y9
+	VPAND        foldConst_avx2<>+352(SB), Y9, Y9
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y9, Y9
+	VPAND        Y9, Y8, Y8
+	VPMAXUD      Y8, Y0, Y0
+	VPERM2F128   $0x01, Y0, Y0, Y9
+	VPMAXUD      Y9, Y0, Y0
+	VPERMILPS    $0x4e, Y0, Y9
+	VPMAXUD      Y9, Y0, Y0
+	VPERMILPS    $0xb1, Y0, Y9
+	VPMAXUD      Y9, Y0, Y0
+	VPMAXUD      foldConst_avx2<>+448(SB), Y0, Y0
+	VMOVSS       foldConst_avx2<>+544(SB), X9
+	VDIVSS       X0, X9, X9
+	VBROADCASTSS X9, Y9
+	VMULPS       Y9, Y1, Y1
+	VMULPS       Y9, Y2, Y2
+	VMULPS       Y9, Y3, Y3
+	VMULPS       Y9, Y4, Y4
+	VMULPS       Y9, Y5, Y5
+	VMULPS       Y9, Y6, Y6
+	VMULPS       Y9, Y7, Y7
+	VMULPS       Y9, Y8, Y8
+	MOVQ         64(AX), BX
+	VMULPS       (BX), Y1, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       32(BX), Y2, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, (R10)
+	VMULPS       64(BX), Y3, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       96(BX), Y4, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 32(R10)
+	VMULPS       128(BX), Y5, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       160(BX), Y6, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 64(R10)
+	VMULPS       192(BX), Y7, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       224(BX), Y8, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 96(R10)
+	VMULSS       1568(BX), X0, X0
+	VMOVSS       X0, 512(R10)
+	MOVQ         72(AX), BX
+	VCVTPH2PS    (SI), Y1
+	MOVBLZX      8(BX), R12
+	VMOVD        R12, X0
+	VPBROADCASTD X0, Y0
+	VPAND        foldConst_avx2<>+352(SB), Y0, Y0
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y0, Y0
+	VPAND        Y0, Y1, Y1
+	VMOVAPS      Y1, Y0
+	VCVTPH2PS    16(SI), Y2
+	MOVBLZX      9(BX), R12
+	VMOVD        R12, X3
+	VPBROADCASTD X3, Y3
+	VPAND        foldConst_avx2<>+352(SB), Y3, Y3
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y3, Y3
+	VPAND        Y3, Y2, Y2
+	VPMAXUD      Y2, Y0, Y0
+	VCVTPH2PS    (DI), Y3
+	MOVBLZX      10(BX), R12
+	VMOVD        R12, X4
+	VPBROADCASTD X4, Y4
+	VPAND        foldConst_avx2<>+352(SB), Y4, Y4
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y4, Y4
+	VPAND        Y4, Y3, Y3
+	VPMAXUD      Y3, Y0, Y0
+	VCVTPH2PS    16(DI), Y4
+	MOVBLZX      11(BX), R12
+	VMOVD        R12, X5
+	VPBROADCASTD X5, Y5
+	VPAND        foldConst_avx2<>+352(SB), Y5, Y5
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y5, Y5
+	VPAND        Y5, Y4, Y4
+	VPMAXUD      Y4, Y0, Y0
+	VCVTPH2PS    (R8), Y5
+	MOVBLZX      12(BX), R12
+	VMOVD        R12, X6
+	VPBROADCASTD X6, Y6
+	VPAND        foldConst_avx2<>+352(SB), Y6, Y6
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y6, Y6
+	VPAND        Y6, Y5, Y5
+	VPMAXUD      Y5, Y0, Y0
+	VCVTPH2PS    16(R8), Y6
+	MOVBLZX      13(BX), R12
+	VMOVD        R12, X7
+	VPBROADCASTD X7, Y7
+	VPAND        foldConst_avx2<>+352(SB), Y7, Y7
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y7, Y7
+	VPAND        Y7, Y6, Y6
+	VPMAXUD      Y6, Y0, Y0
+	VCVTPH2PS    (R9), Y7
+	MOVBLZX      14(BX), R12
+	VMOVD        R12, X8
+	VPBROADCASTD X8, Y8
+	VPAND        foldConst_avx2<>+352(SB), Y8, Y8
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y8, Y8
+	VPAND        Y8, Y7, Y7
+	VPMAXUD      Y7, Y0, Y0
+	VCVTPH2PS    16(R9), Y8
+	MOVBLZX      15(BX), BX
+	VMOVD        BX, X9
+	VPBROADCASTD X9, Y9
+	VPAND        foldConst_avx2<>+352(SB), Y9, Y9
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y9, Y9
+	VPAND        Y9, Y8, Y8
+	VPMAXUD      Y8, Y0, Y0
+	VPERM2F128   $0x01, Y0, Y0, Y9
+	VPMAXUD      Y9, Y0, Y0
+	VPERMILPS    $0x4e, Y0, Y9
+	VPMAXUD      Y9, Y0, Y0
+	VPERMILPS    $0xb1, Y0, Y9
+	VPMAXUD      Y9, Y0, Y0
+	VPMAXUD      foldConst_avx2<>+448(SB), Y0, Y0
+	VMOVSS       foldConst_avx2<>+544(SB), X9
+	VDIVSS       X0, X9, X9
+	VBROADCASTSS X9, Y9
+	VMULPS       Y9, Y1, Y1
+	VMULPS       Y9, Y2, Y2
+	VMULPS       Y9, Y3, Y3
+	VMULPS       Y9, Y4, Y4
+	VMULPS       Y9, Y5, Y5
+	VMULPS       Y9, Y6, Y6
+	VMULPS       Y9, Y7, Y7
+	VMULPS       Y9, Y8, Y8
+	MOVQ         64(AX), BX
+	VMULPS       256(BX), Y1, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       288(BX), Y2, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 128(R10)
+	VMULPS       320(BX), Y3, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       352(BX), Y4, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 160(R10)
+	VMULPS       384(BX), Y5, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       416(BX), Y6, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 192(R10)
+	VMULPS       448(BX), Y7, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       480(BX), Y8, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 224(R10)
+	VMULSS       1572(BX), X0, X0
+	VMOVSS       X0, 516(R10)
+	MOVQ         72(AX), BX
+	VCVTPH2PS    (SI), Y1
+	MOVBLZX      16(BX), R12
+	VMOVD        R12, X0
+	VPBROADCASTD X0, Y0
+	VPAND        foldConst_avx2<>+352(SB), Y0, Y0
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y0, Y0
+	VPAND        Y0, Y1, Y1
+	VMOVAPS      Y1, Y0
+	VCVTPH2PS    16(SI), Y2
+	MOVBLZX      17(BX), R12
+	VMOVD        R12, X3
+	VPBROADCASTD X3, Y3
+	VPAND        foldConst_avx2<>+352(SB), Y3, Y3
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y3, Y3
+	VPAND        Y3, Y2, Y2
+	VPMAXUD      Y2, Y0, Y0
+	VCVTPH2PS    (DI), Y3
+	MOVBLZX      18(BX), R12
+	VMOVD        R12, X4
+	VPBROADCASTD X4, Y4
+	VPAND        foldConst_avx2<>+352(SB), Y4, Y4
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y4, Y4
+	VPAND        Y4, Y3, Y3
+	VPMAXUD      Y3, Y0, Y0
+	VCVTPH2PS    16(DI), Y4
+	MOVBLZX      19(BX), R12
+	VMOVD        R12, X5
+	VPBROADCASTD X5, Y5
+	VPAND        foldConst_avx2<>+352(SB), Y5, Y5
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y5, Y5
+	VPAND        Y5, Y4, Y4
+	VPMAXUD      Y4, Y0, Y0
+	VCVTPH2PS    (R8), Y5
+	MOVBLZX      20(BX), R12
+	VMOVD        R12, X6
+	VPBROADCASTD X6, Y6
+	VPAND        foldConst_avx2<>+352(SB), Y6, Y6
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y6, Y6
+	VPAND        Y6, Y5, Y5
+	VPMAXUD      Y5, Y0, Y0
+	VCVTPH2PS    16(R8), Y6
+	MOVBLZX      21(BX), R12
+	VMOVD        R12, X7
+	VPBROADCASTD X7, Y7
+	VPAND        foldConst_avx2<>+352(SB), Y7, Y7
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y7, Y7
+	VPAND        Y7, Y6, Y6
+	VPMAXUD      Y6, Y0, Y0
+	VCVTPH2PS    (R9), Y7
+	MOVBLZX      22(BX), R12
+	VMOVD        R12, X8
+	VPBROADCASTD X8, Y8
+	VPAND        foldConst_avx2<>+352(SB), Y8, Y8
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y8, Y8
+	VPAND        Y8, Y7, Y7
+	VPMAXUD      Y7, Y0, Y0
+	VCVTPH2PS    16(R9), Y8
+	MOVBLZX      23(BX), BX
+	VMOVD        BX, X9
+	VPBROADCASTD X9, Y9
+	VPAND        foldConst_avx2<>+352(SB), Y9, Y9
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y9, Y9
+	VPAND        Y9, Y8, Y8
+	VPMAXUD      Y8, Y0, Y0
+	VPERM2F128   $0x01, Y0, Y0, Y9
+	VPMAXUD      Y9, Y0, Y0
+	VPERMILPS    $0x4e, Y0, Y9
+	VPMAXUD      Y9, Y0, Y0
+	VPERMILPS    $0xb1, Y0, Y9
+	VPMAXUD      Y9, Y0, Y0
+	VPMAXUD      foldConst_avx2<>+448(SB), Y0, Y0
+	VMOVSS       foldConst_avx2<>+544(SB), X9
+	VDIVSS       X0, X9, X9
+	VBROADCASTSS X9, Y9
+	VMULPS       Y9, Y1, Y1
+	VMULPS       Y9, Y2, Y2
+	VMULPS       Y9, Y3, Y3
+	VMULPS       Y9, Y4, Y4
+	VMULPS       Y9, Y5, Y5
+	VMULPS       Y9, Y6, Y6
+	VMULPS       Y9, Y7, Y7
+	VMULPS       Y9, Y8, Y8
+	MOVQ         64(AX), BX
+	VMULPS       512(BX), Y1, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       544(BX), Y2, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 256(R10)
+	VMULPS       576(BX), Y3, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       608(BX), Y4, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 288(R10)
+	VMULPS       640(BX), Y5, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       672(BX), Y6, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 320(R10)
+	VMULPS       704(BX), Y7, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       736(BX), Y8, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 352(R10)
+	VMULSS       1576(BX), X0, X0
+	VMOVSS       X0, 520(R10)
+	MOVQ         72(AX), BX
+	VCVTPH2PS    (SI), Y1
+	MOVBLZX      24(BX), R12
+	VMOVD        R12, X0
+	VPBROADCASTD X0, Y0
+	VPAND        foldConst_avx2<>+352(SB), Y0, Y0
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y0, Y0
+	VPAND        Y0, Y1, Y1
+	VMOVAPS      Y1, Y0
+	VCVTPH2PS    16(SI), Y2
+	MOVBLZX      25(BX), R12
+	VMOVD        R12, X3
+	VPBROADCASTD X3, Y3
+	VPAND        foldConst_avx2<>+352(SB), Y3, Y3
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y3, Y3
+	VPAND        Y3, Y2, Y2
+	VPMAXUD      Y2, Y0, Y0
+	VCVTPH2PS    (DI), Y3
+	MOVBLZX      26(BX), R12
+	VMOVD        R12, X4
+	VPBROADCASTD X4, Y4
+	VPAND        foldConst_avx2<>+352(SB), Y4, Y4
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y4, Y4
+	VPAND        Y4, Y3, Y3
+	VPMAXUD      Y3, Y0, Y0
+	VCVTPH2PS    16(DI), Y4
+	MOVBLZX      27(BX), R12
+	VMOVD        R12, X5
+	VPBROADCASTD X5, Y5
+	VPAND        foldConst_avx2<>+352(SB), Y5, Y5
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y5, Y5
+	VPAND        Y5, Y4, Y4
+	VPMAXUD      Y4, Y0, Y0
+	VCVTPH2PS    (R8), Y5
+	MOVBLZX      28(BX), R12
+	VMOVD        R12, X6
+	VPBROADCASTD X6, Y6
+	VPAND        foldConst_avx2<>+352(SB), Y6, Y6
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y6, Y6
+	VPAND        Y6, Y5, Y5
+	VPMAXUD      Y5, Y0, Y0
+	VCVTPH2PS    16(R8), Y6
+	MOVBLZX      29(BX), R12
+	VMOVD        R12, X7
+	VPBROADCASTD X7, Y7
+	VPAND        foldConst_avx2<>+352(SB), Y7, Y7
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y7, Y7
+	VPAND        Y7, Y6, Y6
+	VPMAXUD      Y6, Y0, Y0
+	VCVTPH2PS    (R9), Y7
+	MOVBLZX      30(BX), R12
+	VMOVD        R12, X8
+	VPBROADCASTD X8, Y8
+	VPAND        foldConst_avx2<>+352(SB), Y8, Y8
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y8, Y8
+	VPAND        Y8, Y7, Y7
+	VPMAXUD      Y7, Y0, Y0
+	VCVTPH2PS    16(R9), Y8
+	MOVBLZX      31(BX), BX
+	VMOVD        BX, X9
+	VPBROADCASTD X9, Y9
+	VPAND        foldConst_avx2<>+352(SB), Y9, Y9
+	VPCMPEQD     foldConst_avx2<>+352(SB), Y9, Y9
+	VPAND        Y9, Y8, Y8
+	VPMAXUD      Y8, Y0, Y0
+	VPERM2F128   $0x01, Y0, Y0, Y9
+	VPMAXUD      Y9, Y0, Y0
+	VPERMILPS    $0x4e, Y0, Y9
+	VPMAXUD      Y9, Y0, Y0
+	VPERMILPS    $0xb1, Y0, Y9
+	VPMAXUD      Y9, Y0, Y0
+	VPMAXUD      foldConst_avx2<>+448(SB), Y0, Y0
+	VMOVSS       foldConst_avx2<>+544(SB), X9
+	VDIVSS       X0, X9, X9
+	VBROADCASTSS X9, Y9
+	VMULPS       Y9, Y1, Y1
+	VMULPS       Y9, Y2, Y2
+	VMULPS       Y9, Y3, Y3
+	VMULPS       Y9, Y4, Y4
+	VMULPS       Y9, Y5, Y5
+	VMULPS       Y9, Y6, Y6
+	VMULPS       Y9, Y7, Y7
+	VMULPS       Y9, Y8, Y8
+	MOVQ         64(AX), BX
+	VMULPS       768(BX), Y1, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       800(BX), Y2, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 384(R10)
+	VMULPS       832(BX), Y3, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       864(BX), Y4, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 416(R10)
+	VMULPS       896(BX), Y5, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       928(BX), Y6, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 448(R10)
+	VMULPS       960(BX), Y7, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       992(BX), Y8, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPSHUFLW     $0xd8, Y1, Y1
+	VPSHUFHW     $0xd8, Y1, Y1
+	VMOVDQU      Y1, 480(R10)
+	VMULSS       1580(BX), X0, X0
+	VMOVSS       X0, 524(R10)
+	ADDQ         $0x20, SI
+	ADDQ         $0x20, DI
+	ADDQ         $0x20, R8
+	ADDQ         $0x20, R9
+	ADDQ         $0x00000240, R10
+	SUBQ         $0x20, R11
+	JNZ          block323
+
+quantised321:
+	MOVQ 56(AX), BX
+	MOVQ 64(AX), SI
+	MOVQ 96(AX), DI
+	MOVQ 104(AX), R8
+	ADDQ $0x00000400, SI
 	MOVQ 96(AX), R9
-	MOVQ (CX)(DI*8), R8
-	ADDQ (AX), R8
-	ADDQ 104(AX), R8
-	LEAQ 1024(BX), SI
+	ADDQ $0x3f, R9
+	ANDQ $-64, R9
+	ADDQ R9, R8
+	MOVQ 96(AX), R11
+	MOVQ 16(DX), R9
+	MOVQ 24(DX), R10
+	ADDQ (AX), R9
+	ADDQ (AX), R10
+	SHRQ $0x03, R11
 
-scale324:
-	VCVTPH2PS (R8), Y0
-	VMULPS    (BX), Y0, Y1
-	VMOVUPS   Y1, (SI)
-	VMULPS    256(BX), Y0, Y1
-	VMOVUPS   Y1, 256(SI)
-	VMULPS    512(BX), Y0, Y1
-	VMOVUPS   Y1, 512(SI)
-	VMULPS    768(BX), Y0, Y0
-	VMOVUPS   Y0, 768(SI)
-	VCVTPH2PS 16(R8), Y0
-	VMULPS    32(BX), Y0, Y1
-	VMOVUPS   Y1, 32(SI)
-	VMULPS    288(BX), Y0, Y1
-	VMOVUPS   Y1, 288(SI)
-	VMULPS    544(BX), Y0, Y1
-	VMOVUPS   Y1, 544(SI)
-	VMULPS    800(BX), Y0, Y0
-	VMOVUPS   Y0, 800(SI)
-	ADDQ      $0x20, R8
-	ADDQ      $0x00000400, SI
-	SUBQ      $0x20, R9
-	JNZ       scale324
-	ADDQ      $0x40, BX
-	INCQ      DI
-	CMPQ      DI, $0x04
-	JL        tile323
-	MOVQ      56(AX), BX
-	MOVQ      96(AX), SI
-	MOVQ      104(AX), DI
-	XORQ      R8, R8
-	MOVQ      96(AX), R9
-	ADDQ      $0x3f, R9
-	ANDQ      $-64, R9
-	ADDQ      R9, DI
+block324:
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	VPXOR Y4, Y4, Y4
+	VPXOR Y5, Y5, Y5
+	VPXOR Y6, Y6, Y6
+	VPXOR Y7, Y7, Y7
+	MOVQ  80(AX), R12
+	SHRQ  $0x04, R12
 
-cols325:
-	CMPQ    SI, $0x00000010
-	JL      narrower326
-	MOVQ    96(AX), R10
-	MOVQ    BX, R9
-	VMOVUPS (R9), Y0
-	VMOVUPS 32(R9), Y1
-	LEAQ    (R9)(R10*4), R9
-	VMOVUPS (R9), Y2
-	VMOVUPS 32(R9), Y3
-	LEAQ    (R9)(R10*4), R9
-	VMOVUPS (R9), Y4
-	VMOVUPS 32(R9), Y5
-	LEAQ    (R9)(R10*4), R9
-	VMOVUPS (R9), Y6
-	VMOVUPS 32(R9), Y7
-	MOVQ    80(AX), R9
-	MOVQ    96(AX), R10
-
-tile327:
-	MOVQ    R9, R14
-	SHRQ    $0x04, R14
-	MOVQ    (CX)(R14*8), R11
-	MOVQ    R14, R13
-	SHRQ    $0x01, R13
-	MOVQ    16(DX)(R13*8), R12
-	ADDQ    (AX), R12
-	MOVQ    R14, R13
-	ANDQ    $0x01, R13
-	IMULQ   104(AX), R13
-	ADDQ    R13, R12
-	MOVQ    DI, R14
-	SUBQ    104(AX), R14
-	MOVQ    96(AX), R13
-	ADDQ    $0x3f, R13
-	ANDQ    $-64, R13
-	SUBQ    R13, R14
-	ADDQ    R14, R12
-	SHLQ    $0x04, R14
-	ADDQ    R14, R12
-	ADDQ    (AX), R11
-	ADDQ    DI, R11
-	MOVQ    R9, R14
-	ANDQ    $0x0f, R14
-	MOVQ    $0x00000010, R13
-	SUBQ    R14, R13
-	IMULQ   R10, R14
-	ADDQ    R14, R11
-	MOVQ    88(AX), R14
-	SUBQ    R9, R14
-	CMPQ    R13, R14
-	CMOVQGT R14, R13
-	MOVQ    64(AX), R14
-	ADDQ    R8, R14
-	ADDQ    $0x00000400, R14
-	LEAQ    (R14)(R9*4), R14
-	ADDQ    R13, R9
-
-token328:
-	PREFETCHT1   (R12)
-	ADDQ         $0x00000010, R12
-	VBROADCASTSS (R14), Y8
-	VBROADCASTSS 256(R14), Y9
-	VBROADCASTSS 512(R14), Y10
-	VBROADCASTSS 768(R14), Y11
-	VPMOVSXBD    (R11), Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  Y8, Y12, Y0
-	VFMADD231PS  Y9, Y12, Y2
-	VFMADD231PS  Y10, Y12, Y4
-	VFMADD231PS  Y11, Y12, Y6
-	VPMOVSXBD    8(R11), Y12
-	VCVTDQ2PS    Y12, Y12
-	VFMADD231PS  Y8, Y12, Y1
-	VFMADD231PS  Y9, Y12, Y3
-	VFMADD231PS  Y10, Y12, Y5
-	VFMADD231PS  Y11, Y12, Y7
-	ADDQ         R10, R11
-	ADDQ         $0x04, R14
-	DECQ         R13
-	JNZ          token328
-	PREFETCHT1   (R12)
-	ADDQ         $0x00000010, R12
-	CMPQ         R9, 88(AX)
-	JL           tile327
-	MOVQ         96(AX), R10
-	MOVQ         BX, R9
-	VMOVUPS      Y0, (R9)
-	VMOVUPS      Y1, 32(R9)
-	LEAQ         (R9)(R10*4), R9
-	VMOVUPS      Y2, (R9)
-	VMOVUPS      Y3, 32(R9)
-	LEAQ         (R9)(R10*4), R9
-	VMOVUPS      Y4, (R9)
-	VMOVUPS      Y5, 32(R9)
-	LEAQ         (R9)(R10*4), R9
-	VMOVUPS      Y6, (R9)
-	VMOVUPS      Y7, 32(R9)
+tile325:
+	MOVQ         (CX)(R12*8), R13
+	ADDQ         (AX), R13
+	ADDQ         R8, R13
+	MOVQ         R12, R14
+	SHLQ         $0x05, R14
+	ADDQ         SI, R14
+	VMOVDQU      (R13), Y9
+	VPSLLW       $0x08, Y9, Y8
+	VPSRAW       $0x08, Y8, Y8
+	VPSRAW       $0x08, Y9, Y9
+	VMOVDQU      32(R13), Y11
+	VPSLLW       $0x08, Y11, Y10
+	VPSRAW       $0x08, Y10, Y10
+	VPSRAW       $0x08, Y11, Y11
+	VPBROADCASTD (R14), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y10, Y12, Y12
+	VPADDD       Y12, Y1, Y1
+	VPBROADCASTD 4(R14), Y12
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y1, Y1
+	VPBROADCASTD 128(R14), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y10, Y12, Y12
+	VPADDD       Y12, Y3, Y3
+	VPBROADCASTD 132(R14), Y12
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y3, Y3
+	VPBROADCASTD 256(R14), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y10, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VPBROADCASTD 260(R14), Y12
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VPBROADCASTD 384(R14), Y12
+	VPMADDWD     Y8, Y12, Y8
+	VPADDD       Y8, Y6, Y6
+	VPMADDWD     Y10, Y12, Y8
+	VPADDD       Y8, Y7, Y7
+	VPBROADCASTD 388(R14), Y8
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y6, Y6
+	VPMADDWD     Y11, Y8, Y8
+	VPADDD       Y8, Y7, Y7
+	VMOVDQU      128(R13), Y9
+	VPSLLW       $0x08, Y9, Y8
+	VPSRAW       $0x08, Y8, Y8
+	VPSRAW       $0x08, Y9, Y9
+	VMOVDQU      160(R13), Y11
+	VPSLLW       $0x08, Y11, Y10
+	VPSRAW       $0x08, Y10, Y10
+	VPSRAW       $0x08, Y11, Y11
+	VPBROADCASTD 16(R14), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y10, Y12, Y12
+	VPADDD       Y12, Y1, Y1
+	VPBROADCASTD 20(R14), Y12
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y1, Y1
+	VPBROADCASTD 144(R14), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y10, Y12, Y12
+	VPADDD       Y12, Y3, Y3
+	VPBROADCASTD 148(R14), Y12
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y3, Y3
+	VPBROADCASTD 272(R14), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y10, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VPBROADCASTD 276(R14), Y12
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VPBROADCASTD 400(R14), Y12
+	VPMADDWD     Y8, Y12, Y8
+	VPADDD       Y8, Y6, Y6
+	VPMADDWD     Y10, Y12, Y8
+	VPADDD       Y8, Y7, Y7
+	VPBROADCASTD 404(R14), Y8
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y6, Y6
+	VPMADDWD     Y11, Y8, Y8
+	VPADDD       Y8, Y7, Y7
+	VMOVDQU      256(R13), Y9
+	VPSLLW       $0x08, Y9, Y8
+	VPSRAW       $0x08, Y8, Y8
+	VPSRAW       $0x08, Y9, Y9
+	VMOVDQU      288(R13), Y11
+	VPSLLW       $0x08, Y11, Y10
+	VPSRAW       $0x08, Y10, Y10
+	VPSRAW       $0x08, Y11, Y11
+	VPBROADCASTD 8(R14), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y10, Y12, Y12
+	VPADDD       Y12, Y1, Y1
+	VPBROADCASTD 12(R14), Y12
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y1, Y1
+	VPBROADCASTD 136(R14), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y10, Y12, Y12
+	VPADDD       Y12, Y3, Y3
+	VPBROADCASTD 140(R14), Y12
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y3, Y3
+	VPBROADCASTD 264(R14), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y10, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VPBROADCASTD 268(R14), Y12
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VPBROADCASTD 392(R14), Y12
+	VPMADDWD     Y8, Y12, Y8
+	VPADDD       Y8, Y6, Y6
+	VPMADDWD     Y10, Y12, Y8
+	VPADDD       Y8, Y7, Y7
+	VPBROADCASTD 396(R14), Y8
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y6, Y6
+	VPMADDWD     Y11, Y8, Y8
+	VPADDD       Y8, Y7, Y7
+	VMOVDQU      384(R13), Y9
+	VPSLLW       $0x08, Y9, Y8
+	VPSRAW       $0x08, Y8, Y8
+	VPSRAW       $0x08, Y9, Y9
+	VMOVDQU      416(R13), Y11
+	VPSLLW       $0x08, Y11, Y10
+	VPSRAW       $0x08, Y10, Y10
+	VPSRAW       $0x08, Y11, Y11
+	VPBROADCASTD 24(R14), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y10, Y12, Y12
+	VPADDD       Y12, Y1, Y1
+	VPBROADCASTD 28(R14), Y12
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y1, Y1
+	VPBROADCASTD 152(R14), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y10, Y12, Y12
+	VPADDD       Y12, Y3, Y3
+	VPBROADCASTD 156(R14), Y12
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y3, Y3
+	VPBROADCASTD 280(R14), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y10, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VPBROADCASTD 284(R14), Y12
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VPBROADCASTD 408(R14), Y12
+	VPMADDWD     Y8, Y12, Y8
+	VPADDD       Y8, Y6, Y6
+	VPMADDWD     Y10, Y12, Y8
+	VPADDD       Y8, Y7, Y7
+	VPBROADCASTD 412(R14), Y8
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y6, Y6
+	VPMADDWD     Y11, Y8, Y8
+	VPADDD       Y8, Y7, Y7
+	PREFETCHT1   (R9)
+	PREFETCHT1   64(R9)
+	PREFETCHT1   128(R9)
+	PREFETCHT1   192(R9)
+	PREFETCHT1   256(R9)
+	ADDQ         $0x00000110, R9
+	DECQ         R11
+	CMOVQEQ      R10, R9
+	INCQ         R12
+	MOVQ         R12, R13
+	SHLQ         $0x04, R13
+	CMPQ         R13, 88(AX)
+	JL           tile325
+	MOVQ         96(AX), R13
+	MOVQ         BX, R12
+	VBROADCASTSS 512(SI), Y8
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      (R12), Y9
+	VFMADD231PS  Y8, Y0, Y9
+	VMOVUPS      Y9, (R12)
+	VCVTDQ2PS    Y1, Y1
+	VMOVUPS      32(R12), Y0
+	VFMADD231PS  Y8, Y1, Y0
+	VMOVUPS      Y0, 32(R12)
+	LEAQ         (R12)(R13*4), R12
+	VBROADCASTSS 516(SI), Y0
+	VCVTDQ2PS    Y2, Y2
+	VMOVUPS      (R12), Y1
+	VFMADD231PS  Y0, Y2, Y1
+	VMOVUPS      Y1, (R12)
+	VCVTDQ2PS    Y3, Y3
+	VMOVUPS      32(R12), Y1
+	VFMADD231PS  Y0, Y3, Y1
+	VMOVUPS      Y1, 32(R12)
+	LEAQ         (R12)(R13*4), R12
+	VBROADCASTSS 520(SI), Y0
+	VCVTDQ2PS    Y4, Y4
+	VMOVUPS      (R12), Y1
+	VFMADD231PS  Y0, Y4, Y1
+	VMOVUPS      Y1, (R12)
+	VCVTDQ2PS    Y5, Y5
+	VMOVUPS      32(R12), Y1
+	VFMADD231PS  Y0, Y5, Y1
+	VMOVUPS      Y1, 32(R12)
+	LEAQ         (R12)(R13*4), R12
+	VBROADCASTSS 524(SI), Y0
+	VCVTDQ2PS    Y6, Y6
+	VMOVUPS      (R12), Y1
+	VFMADD231PS  Y0, Y6, Y1
+	VMOVUPS      Y1, (R12)
+	VCVTDQ2PS    Y7, Y7
+	VMOVUPS      32(R12), Y1
+	VFMADD231PS  Y0, Y7, Y1
+	VMOVUPS      Y1, 32(R12)
+	LEAQ         (R12)(R13*4), R12
 	ADDQ         $0x00000040, BX
-	ADDQ         $0x00000010, DI
-	SUBQ         $0x00000010, SI
-	TESTQ        $0x0000001f, SI
-	JNZ          inside329
-	ADDQ         $0x00000400, R8
+	ADDQ         $0x00000040, R8
+	VPXOR        Y0, Y0, Y0
+	VPXOR        Y1, Y1, Y1
+	VPXOR        Y2, Y2, Y2
+	VPXOR        Y3, Y3, Y3
+	VPXOR        Y4, Y4, Y4
+	VPXOR        Y5, Y5, Y5
+	VPXOR        Y6, Y6, Y6
+	VPXOR        Y7, Y7, Y7
+	MOVQ         80(AX), R12
+	SHRQ         $0x04, R12
 
-inside329:
-	JMP cols325
-
-narrower326:
-	ADDQ $0x20, CX
-	ADDQ $0x20, DX
-	DECQ 24(AX)
-	JNZ  stripe311
+tile326:
+	MOVQ         (CX)(R12*8), R13
+	ADDQ         (AX), R13
+	ADDQ         R8, R13
+	MOVQ         R12, R14
+	SHLQ         $0x05, R14
+	ADDQ         SI, R14
+	VMOVDQU      (R13), Y9
+	VPSLLW       $0x08, Y9, Y8
+	VPSRAW       $0x08, Y8, Y8
+	VPSRAW       $0x08, Y9, Y9
+	VMOVDQU      32(R13), Y11
+	VPSLLW       $0x08, Y11, Y10
+	VPSRAW       $0x08, Y10, Y10
+	VPSRAW       $0x08, Y11, Y11
+	VPBROADCASTD (R14), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y10, Y12, Y12
+	VPADDD       Y12, Y1, Y1
+	VPBROADCASTD 4(R14), Y12
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y1, Y1
+	VPBROADCASTD 128(R14), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y10, Y12, Y12
+	VPADDD       Y12, Y3, Y3
+	VPBROADCASTD 132(R14), Y12
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y3, Y3
+	VPBROADCASTD 256(R14), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y10, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VPBROADCASTD 260(R14), Y12
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VPBROADCASTD 384(R14), Y12
+	VPMADDWD     Y8, Y12, Y8
+	VPADDD       Y8, Y6, Y6
+	VPMADDWD     Y10, Y12, Y8
+	VPADDD       Y8, Y7, Y7
+	VPBROADCASTD 388(R14), Y8
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y6, Y6
+	VPMADDWD     Y11, Y8, Y8
+	VPADDD       Y8, Y7, Y7
+	VMOVDQU      128(R13), Y9
+	VPSLLW       $0x08, Y9, Y8
+	VPSRAW       $0x08, Y8, Y8
+	VPSRAW       $0x08, Y9, Y9
+	VMOVDQU      160(R13), Y11
+	VPSLLW       $0x08, Y11, Y10
+	VPSRAW       $0x08, Y10, Y10
+	VPSRAW       $0x08, Y11, Y11
+	VPBROADCASTD 16(R14), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y10, Y12, Y12
+	VPADDD       Y12, Y1, Y1
+	VPBROADCASTD 20(R14), Y12
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y1, Y1
+	VPBROADCASTD 144(R14), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y10, Y12, Y12
+	VPADDD       Y12, Y3, Y3
+	VPBROADCASTD 148(R14), Y12
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y3, Y3
+	VPBROADCASTD 272(R14), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y10, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VPBROADCASTD 276(R14), Y12
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VPBROADCASTD 400(R14), Y12
+	VPMADDWD     Y8, Y12, Y8
+	VPADDD       Y8, Y6, Y6
+	VPMADDWD     Y10, Y12, Y8
+	VPADDD       Y8, Y7, Y7
+	VPBROADCASTD 404(R14), Y8
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y6, Y6
+	VPMADDWD     Y11, Y8, Y8
+	VPADDD       Y8, Y7, Y7
+	VMOVDQU      256(R13), Y9
+	VPSLLW       $0x08, Y9, Y8
+	VPSRAW       $0x08, Y8, Y8
+	VPSRAW       $0x08, Y9, Y9
+	VMOVDQU      288(R13), Y11
+	VPSLLW       $0x08, Y11, Y10
+	VPSRAW       $0x08, Y10, Y10
+	VPSRAW       $0x08, Y11, Y11
+	VPBROADCASTD 8(R14), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y10, Y12, Y12
+	VPADDD       Y12, Y1, Y1
+	VPBROADCASTD 12(R14), Y12
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y1, Y1
+	VPBROADCASTD 136(R14), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y10, Y12, Y12
+	VPADDD       Y12, Y3, Y3
+	VPBROADCASTD 140(R14), Y12
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y3, Y3
+	VPBROADCASTD 264(R14), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y10, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VPBROADCASTD 268(R14), Y12
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VPBROADCASTD 392(R14), Y12
+	VPMADDWD     Y8, Y12, Y8
+	VPADDD       Y8, Y6, Y6
+	VPMADDWD     Y10, Y12, Y8
+	VPADDD       Y8, Y7, Y7
+	VPBROADCASTD 396(R14), Y8
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y6, Y6
+	VPMADDWD     Y11, Y8, Y8
+	VPADDD       Y8, Y7, Y7
+	VMOVDQU      384(R13), Y9
+	VPSLLW       $0x08, Y9, Y8
+	VPSRAW       $0x08, Y8, Y8
+	VPSRAW       $0x08, Y9, Y9
+	VMOVDQU      416(R13), Y11
+	VPSLLW       $0x08, Y11, Y10
+	VPSRAW       $0x08, Y10, Y10
+	VPSRAW       $0x08, Y11, Y11
+	VPBROADCASTD 24(R14), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y10, Y12, Y12
+	VPADDD       Y12, Y1, Y1
+	VPBROADCASTD 28(R14), Y12
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y1, Y1
+	VPBROADCASTD 152(R14), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y10, Y12, Y12
+	VPADDD       Y12, Y3, Y3
+	VPBROADCASTD 156(R14), Y12
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y3, Y3
+	VPBROADCASTD 280(R14), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y10, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VPBROADCASTD 284(R14), Y12
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VPBROADCASTD 408(R14), Y12
+	VPMADDWD     Y8, Y12, Y8
+	VPADDD       Y8, Y6, Y6
+	VPMADDWD     Y10, Y12, Y8
+	VPADDD       Y8, Y7, Y7
+	VPBROADCASTD 412(R14), Y8
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y6, Y6
+	VPMADDWD     Y11, Y8, Y8
+	VPADDD       Y8, Y7, Y7
+	PREFETCHT1   (R9)
+	PREFETCHT1   64(R9)
+	PREFETCHT1   128(R9)
+	PREFETCHT1   192(R9)
+	PREFETCHT1   256(R9)
+	ADDQ         $0x00000110, R9
+	DECQ         R11
+	CMOVQEQ      R10, R9
+	INCQ         R12
+	MOVQ         R12, R13
+	SHLQ         $0x04, R13
+	CMPQ         R13, 88(AX)
+	JL           tile326
+	MOVQ         96(AX), R13
+	MOVQ         BX, R12
+	VBROADCASTSS 512(SI), Y8
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      (R12), Y9
+	VFMADD231PS  Y8, Y0, Y9
+	VMOVUPS      Y9, (R12)
+	VCVTDQ2PS    Y1, Y1
+	VMOVUPS      32(R12), Y0
+	VFMADD231PS  Y8, Y1, Y0
+	VMOVUPS      Y0, 32(R12)
+	LEAQ         (R12)(R13*4), R12
+	VBROADCASTSS 516(SI), Y0
+	VCVTDQ2PS    Y2, Y2
+	VMOVUPS      (R12), Y1
+	VFMADD231PS  Y0, Y2, Y1
+	VMOVUPS      Y1, (R12)
+	VCVTDQ2PS    Y3, Y3
+	VMOVUPS      32(R12), Y1
+	VFMADD231PS  Y0, Y3, Y1
+	VMOVUPS      Y1, 32(R12)
+	LEAQ         (R12)(R13*4), R12
+	VBROADCASTSS 520(SI), Y0
+	VCVTDQ2PS    Y4, Y4
+	VMOVUPS      (R12), Y1
+	VFMADD231PS  Y0, Y4, Y1
+	VMOVUPS      Y1, (R12)
+	VCVTDQ2PS    Y5, Y5
+	VMOVUPS      32(R12), Y1
+	VFMADD231PS  Y0, Y5, Y1
+	VMOVUPS      Y1, 32(R12)
+	LEAQ         (R12)(R13*4), R12
+	VBROADCASTSS 524(SI), Y0
+	VCVTDQ2PS    Y6, Y6
+	VMOVUPS      (R12), Y1
+	VFMADD231PS  Y0, Y6, Y1
+	VMOVUPS      Y1, (R12)
+	VCVTDQ2PS    Y7, Y7
+	VMOVUPS      32(R12), Y1
+	VFMADD231PS  Y0, Y7, Y1
+	VMOVUPS      Y1, 32(R12)
+	LEAQ         (R12)(R13*4), R12
+	ADDQ         $0x00000040, BX
+	ADDQ         $0x00000040, R8
+	ADDQ         $0x00000180, R8
+	ADDQ         $0x00000240, SI
+	SUBQ         $0x20, DI
+	JNZ          block324
+	ADDQ         $0x20, CX
+	ADDQ         $0x20, DX
+	DECQ         24(AX)
+	JNZ          stripe308
 	VZEROUPPER
 	RET
 

@@ -139,10 +139,10 @@ dims2:
 cap4:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+64(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+60(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+68(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+72(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -153,18 +153,18 @@ cap4:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+52(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+56(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+52(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+76(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+80(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+84(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+88(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+92(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -652,18 +652,22 @@ DATA foldConst_avx512<>+36(SB)/4, $0xc2fe0000
 DATA foldConst_avx512<>+40(SB)/4, $0x0000007f
 DATA foldConst_avx512<>+44(SB)/4, $0x00000001
 DATA foldConst_avx512<>+48(SB)/4, $0x00ff00ff
-DATA foldConst_avx512<>+52(SB)/4, $0x3f800000
-DATA foldConst_avx512<>+56(SB)/4, $0x40000000
-DATA foldConst_avx512<>+60(SB)/4, $0x80000000
-DATA foldConst_avx512<>+64(SB)/4, $0x7fffffff
-DATA foldConst_avx512<>+68(SB)/4, $0x3f200000
-DATA foldConst_avx512<>+72(SB)/4, $0x41a00000
-DATA foldConst_avx512<>+76(SB)/4, $0xbbbaf0e9
-DATA foldConst_avx512<>+80(SB)/4, $0x3ca9134e
-DATA foldConst_avx512<>+84(SB)/4, $0xbd5c1e2d
-DATA foldConst_avx512<>+88(SB)/4, $0x3e088393
-DATA foldConst_avx512<>+92(SB)/4, $0xbeaaaa99
-GLOBL foldConst_avx512<>(SB), RODATA|NOPTR, $96
+DATA foldConst_avx512<>+52(SB)/4, $0x0d800000
+DATA foldConst_avx512<>+56(SB)/4, $0x33800000
+DATA foldConst_avx512<>+60(SB)/4, $0x477fff00
+DATA foldConst_avx512<>+64(SB)/4, $0x37800080
+DATA foldConst_avx512<>+68(SB)/4, $0x3f800000
+DATA foldConst_avx512<>+72(SB)/4, $0x40000000
+DATA foldConst_avx512<>+76(SB)/4, $0x80000000
+DATA foldConst_avx512<>+80(SB)/4, $0x7fffffff
+DATA foldConst_avx512<>+84(SB)/4, $0x3f200000
+DATA foldConst_avx512<>+88(SB)/4, $0x41a00000
+DATA foldConst_avx512<>+92(SB)/4, $0xbbbaf0e9
+DATA foldConst_avx512<>+96(SB)/4, $0x3ca9134e
+DATA foldConst_avx512<>+100(SB)/4, $0xbd5c1e2d
+DATA foldConst_avx512<>+104(SB)/4, $0x3e088393
+DATA foldConst_avx512<>+108(SB)/4, $0xbeaaaa99
+GLOBL foldConst_avx512<>(SB), RODATA|NOPTR, $112
 
 // func foldF16R2AVX512(args *byte)
 // Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
@@ -840,10 +844,10 @@ dims29:
 cap31:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+64(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+60(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+68(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+72(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -854,18 +858,18 @@ cap31:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+52(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+56(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+52(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+76(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+80(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+84(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+88(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+92(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -1626,10 +1630,10 @@ dims56:
 cap58:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+64(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+60(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+68(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+72(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -1640,18 +1644,18 @@ cap58:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+52(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+56(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+52(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+76(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+80(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+84(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+88(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+92(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -2435,10 +2439,10 @@ dims83:
 cap85:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+64(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+60(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+68(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+72(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -2449,18 +2453,18 @@ cap85:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+52(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+56(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+52(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+76(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+80(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+84(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+88(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+92(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -3166,10 +3170,10 @@ dims106:
 cap108:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+64(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+60(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+68(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+72(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -3180,18 +3184,18 @@ cap108:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+52(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+56(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+52(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+76(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+80(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+84(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+88(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+92(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -3965,10 +3969,10 @@ dims129:
 cap131:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+64(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+60(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+68(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+72(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -3979,18 +3983,18 @@ cap131:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+52(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+56(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+52(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+76(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+80(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+84(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+88(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+92(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -4760,10 +4764,10 @@ dims152:
 cap154:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+64(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+60(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+68(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+72(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -4774,18 +4778,18 @@ cap154:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+52(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+56(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+52(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+76(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+80(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+84(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+88(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+92(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -5482,10 +5486,10 @@ dims179:
 cap181:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+64(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+60(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+68(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+72(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -5496,18 +5500,18 @@ cap181:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+52(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+56(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+52(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+76(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+80(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+84(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+88(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+92(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -6315,10 +6319,10 @@ dims206:
 cap208:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+64(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+60(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+68(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+72(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -6329,18 +6333,18 @@ cap208:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+52(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+56(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+52(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+76(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+80(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+84(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+88(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+92(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -7155,10 +7159,10 @@ dims233:
 cap235:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+64(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+60(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+68(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+72(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -7169,18 +7173,18 @@ cap235:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+52(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+56(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+52(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+76(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+80(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+84(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+88(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+92(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -7909,10 +7913,10 @@ dims256:
 cap258:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+64(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+60(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+68(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+72(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -7923,18 +7927,18 @@ cap258:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+52(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+56(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+52(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+76(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+80(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+84(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+88(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+92(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -8731,10 +8735,10 @@ dims279:
 cap281:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+64(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+60(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+68(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+72(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -8745,18 +8749,18 @@ cap281:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+52(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+56(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+52(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+76(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+80(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+84(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+88(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+92(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -9517,10 +9521,10 @@ dims302:
 cap304:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+64(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+60(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+68(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+72(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -9531,18 +9535,18 @@ cap304:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+52(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+56(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+52(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+76(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+80(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+84(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+88(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+92(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -10215,10 +10219,10 @@ dims329:
 cap331:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+64(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+60(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+68(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+72(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -10229,18 +10233,18 @@ cap331:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+52(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+56(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+52(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+76(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+80(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+84(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+88(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+92(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -11024,10 +11028,10 @@ dims356:
 cap358:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+64(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+60(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+68(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+72(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -11038,18 +11042,18 @@ cap358:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+52(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+56(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+52(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+76(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+80(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+84(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+88(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+92(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -11848,10 +11852,10 @@ dims383:
 cap385:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+64(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+60(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+68(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+72(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -11862,18 +11866,18 @@ cap385:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+52(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+56(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+52(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+76(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+80(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+84(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+88(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+92(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -12590,10 +12594,10 @@ dims406:
 cap408:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+64(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+60(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+68(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+72(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -12604,18 +12608,18 @@ cap408:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+52(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+56(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+52(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+76(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+80(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+84(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+88(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+92(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -13400,10 +13404,10 @@ dims429:
 cap431:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+64(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+60(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+68(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+72(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -13414,18 +13418,18 @@ cap431:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+52(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+56(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+52(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+76(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+80(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+84(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+88(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+92(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -14032,7 +14036,7 @@ narrower447:
 	RET
 
 // func foldQ8R1AVX512(args *byte)
-// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, CMOV, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, CMOV, MMX+
 TEXT ·foldQ8R1AVX512(SB), NOSPLIT, $0-8
 	MOVQ args+0(FP), AX
 	MOVQ 8(AX), CX
@@ -14122,10 +14126,10 @@ block453:
 cap455:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+64(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+60(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+68(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+72(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -14136,18 +14140,18 @@ cap455:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+52(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+56(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+52(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+76(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+80(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+84(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+88(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+92(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -14306,335 +14310,322 @@ weights458:
 	VMOVUPS          Z1, (SI)
 
 next459:
-	ADDQ $0x04, BX
-	ADDQ $0x40, SI
-	ADDQ $0x00000100, R8
-	ADDQ R9, DI
-	DECQ R10
-	JNZ  row457
-	MOVQ 64(AX), BX
-	XORQ DI, DI
+	ADDQ         $0x04, BX
+	ADDQ         $0x40, SI
+	ADDQ         $0x00000100, R8
+	ADDQ         R9, DI
+	DECQ         R10
+	JNZ          row457
+	MOVQ         64(AX), BX
+	VMOVUPS      (BX), Z0
+	VMOVUPS      64(BX), Z1
+	VMOVUPS      128(BX), Z2
+	VMOVUPS      192(BX), Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+52(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+60(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMOVUPS      Z0, (BX)
+	VMULPS       Z5, Z1, Z1
+	VMOVUPS      Z1, 64(BX)
+	VMULPS       Z5, Z2, Z2
+	VMOVUPS      Z2, 128(BX)
+	VMULPS       Z5, Z3, Z3
+	VMOVUPS      Z3, 192(BX)
+	VMULSS       foldConst_avx512<>+64(SB), X4, X4
+	VMOVSS       X4, 416(BX)
+	MOVQ         72(AX), BX
+	TESTQ        BX, BX
+	JNZ          masked462
+	MOVL         $0x0000ffff, BX
+	KMOVW        BX, K1
+	MOVQ         (AX), BX
+	MOVQ         (CX), SI
+	ADDQ         BX, SI
+	MOVQ         8(CX), DI
+	ADDQ         BX, DI
+	MOVQ         16(CX), R8
+	ADDQ         BX, R8
+	MOVQ         24(CX), R9
+	ADDQ         BX, R9
+	MOVQ         104(AX), BX
+	MOVQ         64(AX), R10
+	MOVQ         96(AX), R11
+	ADDQ         $0x00000100, R10
+	ADDQ         BX, SI
+	ADDQ         BX, DI
+	ADDQ         BX, R8
+	ADDQ         BX, R9
 
-tile462:
+block464:
+	VCVTPH2PS.Z  (SI), K1, Z0
+	VCVTPH2PS.Z  (DI), K1, Z1
+	VCVTPH2PS.Z  (R8), K1, Z2
+	VCVTPH2PS.Z  (R9), K1, Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+68(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMULPS       Z5, Z1, Z1
+	VMULPS       Z5, Z2, Z2
+	VMULPS       Z5, Z3, Z3
+	MOVQ         64(AX), BX
+	VMULPS       (BX), Z0, Z0
+	VCVTPS2DQ    Z0, Z0
+	VMULPS       64(BX), Z1, Z1
+	VCVTPS2DQ    Z1, Z1
+	VPACKUSDW    Z1, Z0, Z0
+	VMULPS       128(BX), Z2, Z1
+	VCVTPS2DQ    Z1, Z1
+	VMULPS       192(BX), Z3, Z2
+	VCVTPS2DQ    Z2, Z2
+	VPACKUSDW    Z2, Z1, Z1
+	VPSRLW       $0x08, Z0, Z2
+	VPSRLW       $0x08, Z1, Z3
+	VPACKUSWB    Z3, Z2, Z2
+	VMOVDQU32    Z2, (R10)
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
+	VPACKUSWB    Z1, Z0, Z3
+	VMOVDQU32    Z3, 64(R10)
+	VMULSS       416(BX), X4, X0
+	VMOVSS       X0, 128(R10)
+	ADDQ         $0x20, SI
+	ADDQ         $0x20, DI
+	ADDQ         $0x20, R8
+	ADDQ         $0x20, R9
+	ADDQ         $0x000000c0, R10
+	SUBQ         $0x20, R11
+	JNZ          block464
+	JMP          quantised463
+
+masked462:
+	MOVQ (AX), BX
+	MOVQ (CX), SI
+	ADDQ BX, SI
+	MOVQ 8(CX), DI
+	ADDQ BX, DI
+	MOVQ 16(CX), R8
+	ADDQ BX, R8
+	MOVQ 24(CX), R9
+	ADDQ BX, R9
+	MOVQ 104(AX), BX
+	MOVQ 64(AX), R10
+	MOVQ 96(AX), R11
+	ADDQ $0x00000100, R10
+	ADDQ BX, SI
+	ADDQ BX, DI
+	ADDQ BX, R8
+	ADDQ BX, R9
+
+block465:
+	MOVQ         72(AX), BX
+	MOVQ         (BX), BX
+	KMOVW        BX, K1
+	SHRQ         $0x10, BX
+	KMOVW        BX, K2
+	SHRQ         $0x10, BX
+	KMOVW        BX, K3
+	SHRQ         $0x10, BX
+	KMOVW        BX, K4
+	SHRQ         $0x10, BX
+	VCVTPH2PS.Z  (SI), K1, Z0
+	VCVTPH2PS.Z  (DI), K2, Z1
+	VCVTPH2PS.Z  (R8), K3, Z2
+	VCVTPH2PS.Z  (R9), K4, Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+68(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMULPS       Z5, Z1, Z1
+	VMULPS       Z5, Z2, Z2
+	VMULPS       Z5, Z3, Z3
+	MOVQ         64(AX), BX
+	VMULPS       (BX), Z0, Z0
+	VCVTPS2DQ    Z0, Z0
+	VMULPS       64(BX), Z1, Z1
+	VCVTPS2DQ    Z1, Z1
+	VPACKUSDW    Z1, Z0, Z0
+	VMULPS       128(BX), Z2, Z1
+	VCVTPS2DQ    Z1, Z1
+	VMULPS       192(BX), Z3, Z2
+	VCVTPS2DQ    Z2, Z2
+	VPACKUSDW    Z2, Z1, Z1
+	VPSRLW       $0x08, Z0, Z2
+	VPSRLW       $0x08, Z1, Z3
+	VPACKUSWB    Z3, Z2, Z2
+	VMOVDQU32    Z2, (R10)
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
+	VPACKUSWB    Z1, Z0, Z3
+	VMOVDQU32    Z3, 64(R10)
+	VMULSS       416(BX), X4, X0
+	VMOVSS       X0, 128(R10)
+	ADDQ         $0x20, SI
+	ADDQ         $0x20, DI
+	ADDQ         $0x20, R8
+	ADDQ         $0x20, R9
+	ADDQ         $0x000000c0, R10
+	SUBQ         $0x20, R11
+	JNZ          block465
+
+quantised463:
+	MOVQ 56(AX), BX
+	MOVQ 64(AX), SI
+	MOVQ 96(AX), DI
+	MOVQ 104(AX), R8
+	ADDQ $0x00000100, SI
 	MOVQ 96(AX), R9
-	MOVQ (CX)(DI*8), R8
-	ADDQ (AX), R8
-	ADDQ 104(AX), R8
-	LEAQ 256(BX), SI
+	ADDQ $0x3f, R9
+	ANDQ $-64, R9
+	ADDQ R9, R8
+	MOVQ 96(AX), R11
+	MOVQ 16(DX), R9
+	MOVQ 24(DX), R10
+	ADDQ (AX), R9
+	ADDQ (AX), R10
+	SHRQ $0x04, R11
 
-scale463:
-	VCVTPH2PS (R8), Z0
-	VMULPS    (BX), Z0, Z0
-	VMOVUPS   Z0, (SI)
-	ADDQ      $0x20, R8
-	ADDQ      $0x00000100, SI
-	SUBQ      $0x20, R9
-	JNZ       scale463
-	ADDQ      $0x40, BX
-	INCQ      DI
-	CMPQ      DI, $0x04
-	JL        tile462
-	MOVQ      56(AX), BX
-	MOVQ      96(AX), SI
-	MOVQ      104(AX), DI
-	XORQ      R8, R8
-	MOVQ      96(AX), R9
-	ADDQ      $0x3f, R9
-	ANDQ      $-64, R9
-	ADDQ      R9, DI
+block466:
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	MOVQ   80(AX), R12
+	SHRQ   $0x04, R12
 
-cols464:
-	CMPQ    SI, $0x00000080
-	JL      narrower465
-	MOVQ    96(AX), R9
-	MOVQ    BX, R9
-	VMOVUPS (R9), Z0
-	VMOVUPS 64(R9), Z1
-	VMOVUPS 128(R9), Z2
-	VMOVUPS 192(R9), Z3
-	VMOVUPS 256(R9), Z4
-	VMOVUPS 320(R9), Z5
-	VMOVUPS 384(R9), Z6
-	VMOVUPS 448(R9), Z7
-	MOVQ    80(AX), R9
-	MOVQ    96(AX), R10
-
-tile466:
-	MOVQ    R9, R14
-	SHRQ    $0x04, R14
-	MOVQ    (CX)(R14*8), R11
-	MOVQ    R14, R13
-	SHRQ    $0x01, R13
-	MOVQ    16(DX)(R13*8), R12
-	ADDQ    (AX), R12
-	MOVQ    R14, R13
-	ANDQ    $0x01, R13
-	IMULQ   104(AX), R13
-	ADDQ    R13, R12
-	MOVQ    DI, R14
-	SUBQ    104(AX), R14
-	MOVQ    96(AX), R13
-	ADDQ    $0x3f, R13
-	ANDQ    $-64, R13
-	SUBQ    R13, R14
-	ADDQ    R14, R12
-	SHLQ    $0x04, R14
-	ADDQ    R14, R12
-	ADDQ    (AX), R11
-	ADDQ    DI, R11
-	MOVQ    R9, R14
-	ANDQ    $0x0f, R14
-	MOVQ    $0x00000010, R13
-	SUBQ    R14, R13
-	IMULQ   R10, R14
-	ADDQ    R14, R11
-	MOVQ    88(AX), R14
-	SUBQ    R9, R14
-	CMPQ    R13, R14
-	CMOVQGT R14, R13
-	MOVQ    64(AX), R14
-	ADDQ    R8, R14
-	ADDQ    $0x00000100, R14
-	LEAQ    (R14)(R9*4), R14
-	ADDQ    R13, R9
-
-token467:
-	PREFETCHT1       (R12)
-	PREFETCHT1       64(R12)
-	ADDQ             $0x00000080, R12
-	VPMOVSXBD        (R11), Z8
-	VCVTDQ2PS        Z8, Z8
-	VFMADD231PS.BCST (R14), Z8, Z0
-	VPMOVSXBD        16(R11), Z8
-	VCVTDQ2PS        Z8, Z8
-	VFMADD231PS.BCST (R14), Z8, Z1
-	VPMOVSXBD        32(R11), Z8
-	VCVTDQ2PS        Z8, Z8
-	VFMADD231PS.BCST 256(R14), Z8, Z2
-	VPMOVSXBD        48(R11), Z8
-	VCVTDQ2PS        Z8, Z8
-	VFMADD231PS.BCST 256(R14), Z8, Z3
-	VPMOVSXBD        64(R11), Z8
-	VCVTDQ2PS        Z8, Z8
-	VFMADD231PS.BCST 512(R14), Z8, Z4
-	VPMOVSXBD        80(R11), Z8
-	VCVTDQ2PS        Z8, Z8
-	VFMADD231PS.BCST 512(R14), Z8, Z5
-	VPMOVSXBD        96(R11), Z8
-	VCVTDQ2PS        Z8, Z8
-	VFMADD231PS.BCST 768(R14), Z8, Z6
-	VPMOVSXBD        112(R11), Z8
-	VCVTDQ2PS        Z8, Z8
-	VFMADD231PS.BCST 768(R14), Z8, Z7
-	ADDQ             R10, R11
-	ADDQ             $0x04, R14
-	DECQ             R13
-	JNZ              token467
-	PREFETCHT1       (R12)
-	PREFETCHT1       64(R12)
-	ADDQ             $0x00000080, R12
-	CMPQ             R9, 88(AX)
-	JL               tile466
-	MOVQ             BX, R9
-	VMOVUPS          Z0, (R9)
-	VMOVUPS          Z1, 64(R9)
-	VMOVUPS          Z2, 128(R9)
-	VMOVUPS          Z3, 192(R9)
-	VMOVUPS          Z4, 256(R9)
-	VMOVUPS          Z5, 320(R9)
-	VMOVUPS          Z6, 384(R9)
-	VMOVUPS          Z7, 448(R9)
-	ADDQ             $0x00000200, BX
-	ADDQ             $0x00000080, DI
-	ADDQ             $0x00000400, R8
-	SUBQ             $0x00000080, SI
-	JMP              cols464
-
-narrower465:
-cols468:
-	CMPQ    SI, $0x00000040
-	JL      narrower469
-	MOVQ    96(AX), R9
-	MOVQ    BX, R9
-	VMOVUPS (R9), Z0
-	VMOVUPS 64(R9), Z1
-	VMOVUPS 128(R9), Z2
-	VMOVUPS 192(R9), Z3
-	MOVQ    80(AX), R9
-	MOVQ    96(AX), R10
-
-tile470:
-	MOVQ    R9, R14
-	SHRQ    $0x04, R14
-	MOVQ    (CX)(R14*8), R11
-	MOVQ    R14, R13
-	SHRQ    $0x01, R13
-	MOVQ    16(DX)(R13*8), R12
-	ADDQ    (AX), R12
-	MOVQ    R14, R13
-	ANDQ    $0x01, R13
-	IMULQ   104(AX), R13
-	ADDQ    R13, R12
-	MOVQ    DI, R14
-	SUBQ    104(AX), R14
-	MOVQ    96(AX), R13
-	ADDQ    $0x3f, R13
-	ANDQ    $-64, R13
-	SUBQ    R13, R14
-	ADDQ    R14, R12
-	SHLQ    $0x04, R14
-	ADDQ    R14, R12
-	ADDQ    (AX), R11
-	ADDQ    DI, R11
-	MOVQ    R9, R14
-	ANDQ    $0x0f, R14
-	MOVQ    $0x00000010, R13
-	SUBQ    R14, R13
-	IMULQ   R10, R14
-	ADDQ    R14, R11
-	MOVQ    88(AX), R14
-	SUBQ    R9, R14
-	CMPQ    R13, R14
-	CMOVQGT R14, R13
-	MOVQ    64(AX), R14
-	ADDQ    R8, R14
-	ADDQ    $0x00000100, R14
-	LEAQ    (R14)(R9*4), R14
-	ADDQ    R13, R9
-
-token471:
-	PREFETCHT1       (R12)
-	ADDQ             $0x00000040, R12
-	VPMOVSXBD        (R11), Z4
-	VCVTDQ2PS        Z4, Z4
-	VFMADD231PS.BCST (R14), Z4, Z0
-	VPMOVSXBD        16(R11), Z4
-	VCVTDQ2PS        Z4, Z4
-	VFMADD231PS.BCST (R14), Z4, Z1
-	VPMOVSXBD        32(R11), Z4
-	VCVTDQ2PS        Z4, Z4
-	VFMADD231PS.BCST 256(R14), Z4, Z2
-	VPMOVSXBD        48(R11), Z4
-	VCVTDQ2PS        Z4, Z4
-	VFMADD231PS.BCST 256(R14), Z4, Z3
-	ADDQ             R10, R11
-	ADDQ             $0x04, R14
-	DECQ             R13
-	JNZ              token471
-	PREFETCHT1       (R12)
-	ADDQ             $0x00000040, R12
-	CMPQ             R9, 88(AX)
-	JL               tile470
-	MOVQ             BX, R9
-	VMOVUPS          Z0, (R9)
-	VMOVUPS          Z1, 64(R9)
-	VMOVUPS          Z2, 128(R9)
-	VMOVUPS          Z3, 192(R9)
-	ADDQ             $0x00000100, BX
-	ADDQ             $0x00000040, DI
-	ADDQ             $0x00000200, R8
-	SUBQ             $0x00000040, SI
-	JMP              cols468
-
-narrower469:
-cols472:
-	CMPQ    SI, $0x00000020
-	JL      narrower473
-	MOVQ    96(AX), R9
-	MOVQ    BX, R9
-	VMOVUPS (R9), Z0
-	VMOVUPS 64(R9), Z1
-	MOVQ    80(AX), R9
-	MOVQ    96(AX), R10
-
-tile474:
-	MOVQ    R9, R14
-	SHRQ    $0x04, R14
-	MOVQ    (CX)(R14*8), R11
-	MOVQ    R14, R13
-	SHRQ    $0x01, R13
-	MOVQ    16(DX)(R13*8), R12
-	ADDQ    (AX), R12
-	MOVQ    R14, R13
-	ANDQ    $0x01, R13
-	IMULQ   104(AX), R13
-	ADDQ    R13, R12
-	MOVQ    DI, R14
-	SUBQ    104(AX), R14
-	MOVQ    96(AX), R13
-	ADDQ    $0x3f, R13
-	ANDQ    $-64, R13
-	SUBQ    R13, R14
-	ADDQ    R14, R12
-	SHLQ    $0x04, R14
-	ADDQ    R14, R12
-	ADDQ    (AX), R11
-	ADDQ    DI, R11
-	MOVQ    R9, R14
-	ANDQ    $0x0f, R14
-	MOVQ    $0x00000010, R13
-	SUBQ    R14, R13
-	IMULQ   R10, R14
-	ADDQ    R14, R11
-	MOVQ    88(AX), R14
-	SUBQ    R9, R14
-	CMPQ    R13, R14
-	CMOVQGT R14, R13
-	MOVQ    64(AX), R14
-	ADDQ    R8, R14
-	ADDQ    $0x00000100, R14
-	LEAQ    (R14)(R9*4), R14
-	ADDQ    R13, R9
-
-token475:
-	PREFETCHT1       (R12)
-	ADDQ             $0x00000020, R12
-	VPMOVSXBD        (R11), Z2
-	VCVTDQ2PS        Z2, Z2
-	VFMADD231PS.BCST (R14), Z2, Z0
-	VPMOVSXBD        16(R11), Z2
-	VCVTDQ2PS        Z2, Z2
-	VFMADD231PS.BCST (R14), Z2, Z1
-	ADDQ             R10, R11
-	ADDQ             $0x04, R14
-	DECQ             R13
-	JNZ              token475
-	PREFETCHT1       (R12)
-	ADDQ             $0x00000020, R12
-	CMPQ             R9, 88(AX)
-	JL               tile474
-	MOVQ             BX, R9
-	VMOVUPS          Z0, (R9)
-	VMOVUPS          Z1, 64(R9)
+tile467:
+	MOVQ             (CX)(R12*8), R13
+	ADDQ             (AX), R13
+	ADDQ             R8, R13
+	LEAQ             (SI)(R12*4), R14
+	VMOVDQU32        (R13), Z4
+	VMOVDQU32        64(R13), Z5
+	VPBROADCASTD     (R14), Z6
+	VPDPBUSD         Z4, Z6, Z0
+	VPDPBUSD         Z5, Z6, Z1
+	VPBROADCASTD     64(R14), Z6
+	VPDPBUSD         Z4, Z6, Z2
+	VPDPBUSD         Z5, Z6, Z3
+	VMOVDQU32        128(R13), Z4
+	VMOVDQU32        192(R13), Z5
+	VPBROADCASTD     16(R14), Z6
+	VPDPBUSD         Z4, Z6, Z0
+	VPDPBUSD         Z5, Z6, Z1
+	VPBROADCASTD     80(R14), Z6
+	VPDPBUSD         Z4, Z6, Z2
+	VPDPBUSD         Z5, Z6, Z3
+	VMOVDQU32        256(R13), Z4
+	VMOVDQU32        320(R13), Z5
+	VPBROADCASTD     32(R14), Z6
+	VPDPBUSD         Z4, Z6, Z0
+	VPDPBUSD         Z5, Z6, Z1
+	VPBROADCASTD     96(R14), Z6
+	VPDPBUSD         Z4, Z6, Z2
+	VPDPBUSD         Z5, Z6, Z3
+	VMOVDQU32        384(R13), Z4
+	VMOVDQU32        448(R13), Z5
+	VPBROADCASTD     48(R14), Z6
+	VPDPBUSD         Z4, Z6, Z0
+	VPDPBUSD         Z5, Z6, Z1
+	VPBROADCASTD     112(R14), Z6
+	VPDPBUSD         Z4, Z6, Z2
+	VPDPBUSD         Z5, Z6, Z3
+	PREFETCHT1       (R9)
+	PREFETCHT1       64(R9)
+	PREFETCHT1       128(R9)
+	PREFETCHT1       192(R9)
+	PREFETCHT1       256(R9)
+	PREFETCHT1       320(R9)
+	PREFETCHT1       384(R9)
+	PREFETCHT1       448(R9)
+	PREFETCHT1       512(R9)
+	ADDQ             $0x00000220, R9
+	DECQ             R11
+	CMOVQEQ          R10, R9
+	INCQ             R12
+	MOVQ             R12, R13
+	SHLQ             $0x04, R13
+	CMPQ             R13, 88(AX)
+	JL               tile467
+	MOVQ             96(AX), R13
+	MOVQ             BX, R12
+	VPSLLD           $0x08, Z0, Z0
+	VPADDD           Z2, Z0, Z0
+	VCVTDQ2PS        Z0, Z0
+	VMOVUPS          (R12), Z2
+	VFMADD231PS.BCST 128(SI), Z0, Z2
+	VMOVUPS          Z2, (R12)
+	VPSLLD           $0x08, Z1, Z1
+	VPADDD           Z3, Z1, Z1
+	VCVTDQ2PS        Z1, Z1
+	VMOVUPS          64(R12), Z0
+	VFMADD231PS.BCST 128(SI), Z1, Z0
+	VMOVUPS          Z0, 64(R12)
+	LEAQ             (R12)(R13*4), R12
 	ADDQ             $0x00000080, BX
-	ADDQ             $0x00000020, DI
-	ADDQ             $0x00000100, R8
-	SUBQ             $0x00000020, SI
-	JMP              cols472
-
-narrower473:
-	ADDQ $0x20, CX
-	ADDQ $0x20, DX
-	DECQ 24(AX)
-	JNZ  stripe451
+	ADDQ             $0x00000200, R8
+	ADDQ             $0x000000c0, SI
+	SUBQ             $0x20, DI
+	JNZ              block466
+	ADDQ             $0x20, CX
+	ADDQ             $0x20, DX
+	DECQ             24(AX)
+	JNZ              stripe451
 	VZEROUPPER
 	RET
 
 // func foldQ8R2AVX512(args *byte)
-// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, CMOV, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, CMOV, MMX+
 TEXT ·foldQ8R2AVX512(SB), NOSPLIT, $0-8
 	MOVQ args+0(FP), AX
 	MOVQ 8(AX), CX
 	MOVQ 16(AX), DX
 
-stripe476:
+stripe468:
 	MOVQ 96(AX), BX
 	ADDQ $0x3f, BX
 	ANDQ $-64, BX
 	MOVQ 64(AX), DI
 	XORQ SI, SI
 
-tile477:
+tile469:
 	MOVQ   (CX)(SI*8), R8
 	MOVQ   SI, R10
 	SHRQ   $0x01, R10
@@ -14651,7 +14642,7 @@ tile477:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 
-block478:
+block470:
 	VPXORD           Z2, Z2, Z2
 	VPBROADCASTD     128(R11), Z3
 	VPXORD           Z4, Z4, Z4
@@ -14721,25 +14712,25 @@ block478:
 	ADDQ             $0x00000220, R9
 	ADDQ             $0x00000090, R11
 	SUBQ             $0x20, R12
-	JNZ              block478
+	JNZ              block470
 	VMOVUPS          Z0, (DI)
 	VMOVUPS          Z1, 256(DI)
 	ADDQ             $0x40, DI
 	INCQ             SI
 	CMPQ             SI, $0x04
-	JL               tile477
+	JL               tile469
 	CMPL             112(AX), $0x00
-	JE               uncapped479
+	JE               uncapped471
 	MOVQ             64(AX), BX
 	MOVQ             $0x00000008, SI
 
-cap480:
+cap472:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+64(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+60(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+68(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+72(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -14750,18 +14741,18 @@ cap480:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+52(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+56(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+52(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+76(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+80(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+84(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+88(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+92(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -14769,12 +14760,12 @@ cap480:
 	VMOVUPS          Z1, (BX)
 	ADDQ             $0x40, BX
 	DECQ             SI
-	JNZ              cap480
+	JNZ              cap472
 
-uncapped479:
+uncapped471:
 	MOVQ         72(AX), BX
 	TESTQ        BX, BX
-	JZ           unmasked481
+	JZ           unmasked473
 	MOVQ         64(AX), SI
 	VBROADCASTSS foldConst_avx512<>+0(SB), Z0
 	MOVQ         (BX), DI
@@ -14806,7 +14797,7 @@ uncapped479:
 	VMOVUPS      Z0, K1, 448(SI)
 	SHRQ         $0x10, BX
 
-unmasked481:
+unmasked473:
 	MOVQ 40(AX), BX
 	MOVQ 48(AX), SI
 	MOVQ 56(AX), DI
@@ -14815,7 +14806,7 @@ unmasked481:
 	SHLQ $0x02, R9
 	MOVQ $0x00000002, R10
 
-row482:
+row474:
 	VBROADCASTSS (BX), Z1
 	VMOVUPS      (R8), Z2
 	VSUBPS       Z1, Z2, Z2
@@ -14830,7 +14821,7 @@ row482:
 	VMAXPS       Z6, Z0, Z0
 	VCMPPS.BCST  $0x16, foldConst_avx512<>+4(SB), Z0, K1
 	KORTESTW     K1, K1
-	JZ           weights483
+	JZ           weights475
 	VMOVUPS      (R8), Z0
 	VMAXPS       64(R8), Z0, Z0
 	VMAXPS       128(R8), Z0, Z0
@@ -14846,16 +14837,16 @@ row482:
 	VMAXPS       Z1, Z0, Z0
 	VMOVSS       foldConst_avx512<>+0(SB), X2
 	VUCOMISS     X2, X0
-	JP           some485
-	JNE          some485
+	JP           some477
+	JNE          some477
 	VPXORD       Z0, Z0, Z0
 	VMOVUPS      Z0, (R8)
 	VMOVUPS      Z0, 64(R8)
 	VMOVUPS      Z0, 128(R8)
 	VMOVUPS      Z0, 192(R8)
-	JMP          next484
+	JMP          next476
 
-some485:
+some477:
 	VMOVSS           X0, (BX)
 	VSUBPS           Z0, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
@@ -14871,12 +14862,12 @@ some485:
 	VMOVUPS          Z2, (SI)
 	XORQ             R11, R11
 
-o486:
+o478:
 	VMULPS  (DI)(R11*1), Y3, Y1
 	VMOVUPS Y1, (DI)(R11*1)
 	ADDQ    $0x20, R11
 	CMPQ    R11, R9
-	JL      o486
+	JL      o478
 	VMOVUPS (R8), Z2
 	VSUBPS  Z0, Z2, Z2
 	VMOVUPS 64(R8), Z3
@@ -14886,7 +14877,7 @@ o486:
 	VMOVUPS 192(R8), Z5
 	VSUBPS  Z0, Z5, Z5
 
-weights483:
+weights475:
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z2, Z2
 	VREDUCEPS        $0x01, Z2, Z0
 	VBROADCASTSS     foldConst_avx512<>+12(SB), Z1
@@ -14933,389 +14924,468 @@ weights483:
 	VADDPS           (SI), Z1, Z1
 	VMOVUPS          Z1, (SI)
 
-next484:
-	ADDQ $0x04, BX
-	ADDQ $0x40, SI
-	ADDQ $0x00000100, R8
-	ADDQ R9, DI
-	DECQ R10
-	JNZ  row482
-	MOVQ 64(AX), BX
-	XORQ DI, DI
+next476:
+	ADDQ         $0x04, BX
+	ADDQ         $0x40, SI
+	ADDQ         $0x00000100, R8
+	ADDQ         R9, DI
+	DECQ         R10
+	JNZ          row474
+	MOVQ         64(AX), BX
+	VMOVUPS      (BX), Z0
+	VMOVUPS      64(BX), Z1
+	VMOVUPS      128(BX), Z2
+	VMOVUPS      192(BX), Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+52(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+60(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMOVUPS      Z0, (BX)
+	VMULPS       Z5, Z1, Z1
+	VMOVUPS      Z1, 64(BX)
+	VMULPS       Z5, Z2, Z2
+	VMOVUPS      Z2, 128(BX)
+	VMULPS       Z5, Z3, Z3
+	VMOVUPS      Z3, 192(BX)
+	VMULSS       foldConst_avx512<>+64(SB), X4, X4
+	VMOVSS       X4, 800(BX)
+	VMOVUPS      256(BX), Z0
+	VMOVUPS      320(BX), Z1
+	VMOVUPS      384(BX), Z2
+	VMOVUPS      448(BX), Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+52(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+60(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMOVUPS      Z0, 256(BX)
+	VMULPS       Z5, Z1, Z1
+	VMOVUPS      Z1, 320(BX)
+	VMULPS       Z5, Z2, Z2
+	VMOVUPS      Z2, 384(BX)
+	VMULPS       Z5, Z3, Z3
+	VMOVUPS      Z3, 448(BX)
+	VMULSS       foldConst_avx512<>+64(SB), X4, X4
+	VMOVSS       X4, 804(BX)
+	MOVQ         72(AX), BX
+	TESTQ        BX, BX
+	JNZ          masked479
+	MOVL         $0x0000ffff, BX
+	KMOVW        BX, K1
+	MOVQ         (AX), BX
+	MOVQ         (CX), SI
+	ADDQ         BX, SI
+	MOVQ         8(CX), DI
+	ADDQ         BX, DI
+	MOVQ         16(CX), R8
+	ADDQ         BX, R8
+	MOVQ         24(CX), R9
+	ADDQ         BX, R9
+	MOVQ         104(AX), BX
+	MOVQ         64(AX), R10
+	MOVQ         96(AX), R11
+	ADDQ         $0x00000200, R10
+	ADDQ         BX, SI
+	ADDQ         BX, DI
+	ADDQ         BX, R8
+	ADDQ         BX, R9
 
-tile487:
+block481:
+	VCVTPH2PS.Z  (SI), K1, Z0
+	VCVTPH2PS.Z  (DI), K1, Z1
+	VCVTPH2PS.Z  (R8), K1, Z2
+	VCVTPH2PS.Z  (R9), K1, Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+68(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMULPS       Z5, Z1, Z1
+	VMULPS       Z5, Z2, Z2
+	VMULPS       Z5, Z3, Z3
+	MOVQ         64(AX), BX
+	VMULPS       (BX), Z0, Z5
+	VCVTPS2DQ    Z5, Z5
+	VMULPS       64(BX), Z1, Z6
+	VCVTPS2DQ    Z6, Z6
+	VPACKUSDW    Z6, Z5, Z5
+	VMULPS       128(BX), Z2, Z6
+	VCVTPS2DQ    Z6, Z6
+	VMULPS       192(BX), Z3, Z7
+	VCVTPS2DQ    Z7, Z7
+	VPACKUSDW    Z7, Z6, Z6
+	VPSRLW       $0x08, Z5, Z7
+	VPSRLW       $0x08, Z6, Z8
+	VPACKUSWB    Z8, Z7, Z7
+	VMOVDQU32    Z7, (R10)
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z5, Z5
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z6, Z6
+	VPACKUSWB    Z6, Z5, Z8
+	VMOVDQU32    Z8, 64(R10)
+	VMULSS       800(BX), X4, X5
+	VMOVSS       X5, 256(R10)
+	MOVQ         64(AX), BX
+	VMULPS       256(BX), Z0, Z0
+	VCVTPS2DQ    Z0, Z0
+	VMULPS       320(BX), Z1, Z1
+	VCVTPS2DQ    Z1, Z1
+	VPACKUSDW    Z1, Z0, Z0
+	VMULPS       384(BX), Z2, Z1
+	VCVTPS2DQ    Z1, Z1
+	VMULPS       448(BX), Z3, Z2
+	VCVTPS2DQ    Z2, Z2
+	VPACKUSDW    Z2, Z1, Z1
+	VPSRLW       $0x08, Z0, Z2
+	VPSRLW       $0x08, Z1, Z3
+	VPACKUSWB    Z3, Z2, Z2
+	VMOVDQU32    Z2, 128(R10)
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
+	VPACKUSWB    Z1, Z0, Z3
+	VMOVDQU32    Z3, 192(R10)
+	VMULSS       804(BX), X4, X0
+	VMOVSS       X0, 260(R10)
+	ADDQ         $0x20, SI
+	ADDQ         $0x20, DI
+	ADDQ         $0x20, R8
+	ADDQ         $0x20, R9
+	ADDQ         $0x00000140, R10
+	SUBQ         $0x20, R11
+	JNZ          block481
+	JMP          quantised480
+
+masked479:
+	MOVQ (AX), BX
+	MOVQ (CX), SI
+	ADDQ BX, SI
+	MOVQ 8(CX), DI
+	ADDQ BX, DI
+	MOVQ 16(CX), R8
+	ADDQ BX, R8
+	MOVQ 24(CX), R9
+	ADDQ BX, R9
+	MOVQ 104(AX), BX
+	MOVQ 64(AX), R10
+	MOVQ 96(AX), R11
+	ADDQ $0x00000200, R10
+	ADDQ BX, SI
+	ADDQ BX, DI
+	ADDQ BX, R8
+	ADDQ BX, R9
+
+block482:
+	MOVQ         72(AX), BX
+	MOVQ         (BX), BX
+	KMOVW        BX, K1
+	SHRQ         $0x10, BX
+	KMOVW        BX, K2
+	SHRQ         $0x10, BX
+	KMOVW        BX, K3
+	SHRQ         $0x10, BX
+	KMOVW        BX, K4
+	SHRQ         $0x10, BX
+	VCVTPH2PS.Z  (SI), K1, Z0
+	VCVTPH2PS.Z  (DI), K2, Z1
+	VCVTPH2PS.Z  (R8), K3, Z2
+	VCVTPH2PS.Z  (R9), K4, Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+68(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMULPS       Z5, Z1, Z1
+	VMULPS       Z5, Z2, Z2
+	VMULPS       Z5, Z3, Z3
+	MOVQ         64(AX), BX
+	VMULPS       (BX), Z0, Z0
+	VCVTPS2DQ    Z0, Z0
+	VMULPS       64(BX), Z1, Z1
+	VCVTPS2DQ    Z1, Z1
+	VPACKUSDW    Z1, Z0, Z0
+	VMULPS       128(BX), Z2, Z1
+	VCVTPS2DQ    Z1, Z1
+	VMULPS       192(BX), Z3, Z2
+	VCVTPS2DQ    Z2, Z2
+	VPACKUSDW    Z2, Z1, Z1
+	VPSRLW       $0x08, Z0, Z2
+	VPSRLW       $0x08, Z1, Z3
+	VPACKUSWB    Z3, Z2, Z2
+	VMOVDQU32    Z2, (R10)
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
+	VPACKUSWB    Z1, Z0, Z3
+	VMOVDQU32    Z3, 64(R10)
+	VMULSS       800(BX), X4, X0
+	VMOVSS       X0, 256(R10)
+	MOVQ         72(AX), BX
+	MOVQ         8(BX), BX
+	KMOVW        BX, K1
+	SHRQ         $0x10, BX
+	KMOVW        BX, K2
+	SHRQ         $0x10, BX
+	KMOVW        BX, K3
+	SHRQ         $0x10, BX
+	KMOVW        BX, K4
+	SHRQ         $0x10, BX
+	VCVTPH2PS.Z  (SI), K1, Z0
+	VCVTPH2PS.Z  (DI), K2, Z1
+	VCVTPH2PS.Z  (R8), K3, Z2
+	VCVTPH2PS.Z  (R9), K4, Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+68(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMULPS       Z5, Z1, Z1
+	VMULPS       Z5, Z2, Z2
+	VMULPS       Z5, Z3, Z3
+	MOVQ         64(AX), BX
+	VMULPS       256(BX), Z0, Z0
+	VCVTPS2DQ    Z0, Z0
+	VMULPS       320(BX), Z1, Z1
+	VCVTPS2DQ    Z1, Z1
+	VPACKUSDW    Z1, Z0, Z0
+	VMULPS       384(BX), Z2, Z1
+	VCVTPS2DQ    Z1, Z1
+	VMULPS       448(BX), Z3, Z2
+	VCVTPS2DQ    Z2, Z2
+	VPACKUSDW    Z2, Z1, Z1
+	VPSRLW       $0x08, Z0, Z2
+	VPSRLW       $0x08, Z1, Z3
+	VPACKUSWB    Z3, Z2, Z2
+	VMOVDQU32    Z2, 128(R10)
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
+	VPACKUSWB    Z1, Z0, Z3
+	VMOVDQU32    Z3, 192(R10)
+	VMULSS       804(BX), X4, X0
+	VMOVSS       X0, 260(R10)
+	ADDQ         $0x20, SI
+	ADDQ         $0x20, DI
+	ADDQ         $0x20, R8
+	ADDQ         $0x20, R9
+	ADDQ         $0x00000140, R10
+	SUBQ         $0x20, R11
+	JNZ          block482
+
+quantised480:
+	MOVQ 56(AX), BX
+	MOVQ 64(AX), SI
+	MOVQ 96(AX), DI
+	MOVQ 104(AX), R8
+	ADDQ $0x00000200, SI
 	MOVQ 96(AX), R9
-	MOVQ (CX)(DI*8), R8
-	ADDQ (AX), R8
-	ADDQ 104(AX), R8
-	LEAQ 512(BX), SI
+	ADDQ $0x3f, R9
+	ANDQ $-64, R9
+	ADDQ R9, R8
+	MOVQ 96(AX), R11
+	MOVQ 16(DX), R9
+	MOVQ 24(DX), R10
+	ADDQ (AX), R9
+	ADDQ (AX), R10
+	SHRQ $0x04, R11
 
-scale488:
-	VCVTPH2PS (R8), Z0
-	VMULPS    (BX), Z0, Z1
-	VMOVUPS   Z1, (SI)
-	VMULPS    256(BX), Z0, Z0
-	VMOVUPS   Z0, 256(SI)
-	ADDQ      $0x20, R8
-	ADDQ      $0x00000200, SI
-	SUBQ      $0x20, R9
-	JNZ       scale488
-	ADDQ      $0x40, BX
-	INCQ      DI
-	CMPQ      DI, $0x04
-	JL        tile487
-	MOVQ      56(AX), BX
-	MOVQ      96(AX), SI
-	MOVQ      104(AX), DI
-	XORQ      R8, R8
-	MOVQ      96(AX), R9
-	ADDQ      $0x3f, R9
-	ANDQ      $-64, R9
-	ADDQ      R9, DI
+block483:
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	MOVQ   80(AX), R12
+	SHRQ   $0x04, R12
 
-cols489:
-	CMPQ    SI, $0x00000080
-	JL      narrower490
-	MOVQ    96(AX), R9
-	MOVQ    BX, R10
-	VMOVUPS (R10), Z0
-	VMOVUPS 64(R10), Z1
-	VMOVUPS 128(R10), Z2
-	VMOVUPS 192(R10), Z3
-	VMOVUPS 256(R10), Z4
-	VMOVUPS 320(R10), Z5
-	VMOVUPS 384(R10), Z6
-	VMOVUPS 448(R10), Z7
-	LEAQ    (R10)(R9*4), R10
-	VMOVUPS (R10), Z8
-	VMOVUPS 64(R10), Z9
-	VMOVUPS 128(R10), Z10
-	VMOVUPS 192(R10), Z11
-	VMOVUPS 256(R10), Z12
-	VMOVUPS 320(R10), Z13
-	VMOVUPS 384(R10), Z14
-	VMOVUPS 448(R10), Z15
-	MOVQ    80(AX), R9
-	MOVQ    96(AX), R10
-
-tile491:
-	MOVQ    R9, R14
-	SHRQ    $0x04, R14
-	MOVQ    (CX)(R14*8), R11
-	MOVQ    R14, R13
-	SHRQ    $0x01, R13
-	MOVQ    16(DX)(R13*8), R12
-	ADDQ    (AX), R12
-	MOVQ    R14, R13
-	ANDQ    $0x01, R13
-	IMULQ   104(AX), R13
-	ADDQ    R13, R12
-	MOVQ    DI, R14
-	SUBQ    104(AX), R14
-	MOVQ    96(AX), R13
-	ADDQ    $0x3f, R13
-	ANDQ    $-64, R13
-	SUBQ    R13, R14
-	ADDQ    R14, R12
-	SHLQ    $0x04, R14
-	ADDQ    R14, R12
-	ADDQ    (AX), R11
-	ADDQ    DI, R11
-	MOVQ    R9, R14
-	ANDQ    $0x0f, R14
-	MOVQ    $0x00000010, R13
-	SUBQ    R14, R13
-	IMULQ   R10, R14
-	ADDQ    R14, R11
-	MOVQ    88(AX), R14
-	SUBQ    R9, R14
-	CMPQ    R13, R14
-	CMOVQGT R14, R13
-	MOVQ    64(AX), R14
-	ADDQ    R8, R14
-	ADDQ    $0x00000200, R14
-	LEAQ    (R14)(R9*4), R14
-	ADDQ    R13, R9
-
-token492:
-	PREFETCHT1       (R12)
-	PREFETCHT1       64(R12)
-	ADDQ             $0x00000080, R12
-	VPMOVSXBD        (R11), Z16
-	VCVTDQ2PS        Z16, Z16
-	VFMADD231PS.BCST (R14), Z16, Z0
-	VFMADD231PS.BCST 256(R14), Z16, Z8
-	VPMOVSXBD        16(R11), Z16
-	VCVTDQ2PS        Z16, Z16
-	VFMADD231PS.BCST (R14), Z16, Z1
-	VFMADD231PS.BCST 256(R14), Z16, Z9
-	VPMOVSXBD        32(R11), Z16
-	VCVTDQ2PS        Z16, Z16
-	VFMADD231PS.BCST 512(R14), Z16, Z2
-	VFMADD231PS.BCST 768(R14), Z16, Z10
-	VPMOVSXBD        48(R11), Z16
-	VCVTDQ2PS        Z16, Z16
-	VFMADD231PS.BCST 512(R14), Z16, Z3
-	VFMADD231PS.BCST 768(R14), Z16, Z11
-	VPMOVSXBD        64(R11), Z16
-	VCVTDQ2PS        Z16, Z16
-	VFMADD231PS.BCST 1024(R14), Z16, Z4
-	VFMADD231PS.BCST 1280(R14), Z16, Z12
-	VPMOVSXBD        80(R11), Z16
-	VCVTDQ2PS        Z16, Z16
-	VFMADD231PS.BCST 1024(R14), Z16, Z5
-	VFMADD231PS.BCST 1280(R14), Z16, Z13
-	VPMOVSXBD        96(R11), Z16
-	VCVTDQ2PS        Z16, Z16
-	VFMADD231PS.BCST 1536(R14), Z16, Z6
-	VFMADD231PS.BCST 1792(R14), Z16, Z14
-	VPMOVSXBD        112(R11), Z16
-	VCVTDQ2PS        Z16, Z16
-	VFMADD231PS.BCST 1536(R14), Z16, Z7
-	VFMADD231PS.BCST 1792(R14), Z16, Z15
-	ADDQ             R10, R11
-	ADDQ             $0x04, R14
-	DECQ             R13
-	JNZ              token492
-	PREFETCHT1       (R12)
-	PREFETCHT1       64(R12)
-	ADDQ             $0x00000080, R12
-	CMPQ             R9, 88(AX)
-	JL               tile491
-	MOVQ             BX, R10
-	VMOVUPS          Z0, (R10)
-	VMOVUPS          Z1, 64(R10)
-	VMOVUPS          Z2, 128(R10)
-	VMOVUPS          Z3, 192(R10)
-	VMOVUPS          Z4, 256(R10)
-	VMOVUPS          Z5, 320(R10)
-	VMOVUPS          Z6, 384(R10)
-	VMOVUPS          Z7, 448(R10)
-	MOVQ             96(AX), R9
-	LEAQ             (R10)(R9*4), R10
-	VMOVUPS          Z8, (R10)
-	VMOVUPS          Z9, 64(R10)
-	VMOVUPS          Z10, 128(R10)
-	VMOVUPS          Z11, 192(R10)
-	VMOVUPS          Z12, 256(R10)
-	VMOVUPS          Z13, 320(R10)
-	VMOVUPS          Z14, 384(R10)
-	VMOVUPS          Z15, 448(R10)
-	ADDQ             $0x00000200, BX
-	ADDQ             $0x00000080, DI
-	ADDQ             $0x00000800, R8
-	SUBQ             $0x00000080, SI
-	JMP              cols489
-
-narrower490:
-cols493:
-	CMPQ    SI, $0x00000040
-	JL      narrower494
-	MOVQ    96(AX), R9
-	MOVQ    BX, R10
-	VMOVUPS (R10), Z0
-	VMOVUPS 64(R10), Z1
-	VMOVUPS 128(R10), Z2
-	VMOVUPS 192(R10), Z3
-	LEAQ    (R10)(R9*4), R10
-	VMOVUPS (R10), Z4
-	VMOVUPS 64(R10), Z5
-	VMOVUPS 128(R10), Z6
-	VMOVUPS 192(R10), Z7
-	MOVQ    80(AX), R9
-	MOVQ    96(AX), R10
-
-tile495:
-	MOVQ    R9, R14
-	SHRQ    $0x04, R14
-	MOVQ    (CX)(R14*8), R11
-	MOVQ    R14, R13
-	SHRQ    $0x01, R13
-	MOVQ    16(DX)(R13*8), R12
-	ADDQ    (AX), R12
-	MOVQ    R14, R13
-	ANDQ    $0x01, R13
-	IMULQ   104(AX), R13
-	ADDQ    R13, R12
-	MOVQ    DI, R14
-	SUBQ    104(AX), R14
-	MOVQ    96(AX), R13
-	ADDQ    $0x3f, R13
-	ANDQ    $-64, R13
-	SUBQ    R13, R14
-	ADDQ    R14, R12
-	SHLQ    $0x04, R14
-	ADDQ    R14, R12
-	ADDQ    (AX), R11
-	ADDQ    DI, R11
-	MOVQ    R9, R14
-	ANDQ    $0x0f, R14
-	MOVQ    $0x00000010, R13
-	SUBQ    R14, R13
-	IMULQ   R10, R14
-	ADDQ    R14, R11
-	MOVQ    88(AX), R14
-	SUBQ    R9, R14
-	CMPQ    R13, R14
-	CMOVQGT R14, R13
-	MOVQ    64(AX), R14
-	ADDQ    R8, R14
-	ADDQ    $0x00000200, R14
-	LEAQ    (R14)(R9*4), R14
-	ADDQ    R13, R9
-
-token496:
-	PREFETCHT1       (R12)
-	ADDQ             $0x00000040, R12
-	VPMOVSXBD        (R11), Z8
-	VCVTDQ2PS        Z8, Z8
-	VFMADD231PS.BCST (R14), Z8, Z0
-	VFMADD231PS.BCST 256(R14), Z8, Z4
-	VPMOVSXBD        16(R11), Z8
-	VCVTDQ2PS        Z8, Z8
-	VFMADD231PS.BCST (R14), Z8, Z1
-	VFMADD231PS.BCST 256(R14), Z8, Z5
-	VPMOVSXBD        32(R11), Z8
-	VCVTDQ2PS        Z8, Z8
-	VFMADD231PS.BCST 512(R14), Z8, Z2
-	VFMADD231PS.BCST 768(R14), Z8, Z6
-	VPMOVSXBD        48(R11), Z8
-	VCVTDQ2PS        Z8, Z8
-	VFMADD231PS.BCST 512(R14), Z8, Z3
-	VFMADD231PS.BCST 768(R14), Z8, Z7
-	ADDQ             R10, R11
-	ADDQ             $0x04, R14
-	DECQ             R13
-	JNZ              token496
-	PREFETCHT1       (R12)
-	ADDQ             $0x00000040, R12
-	CMPQ             R9, 88(AX)
-	JL               tile495
-	MOVQ             BX, R10
-	VMOVUPS          Z0, (R10)
-	VMOVUPS          Z1, 64(R10)
-	VMOVUPS          Z2, 128(R10)
-	VMOVUPS          Z3, 192(R10)
-	MOVQ             96(AX), R9
-	LEAQ             (R10)(R9*4), R10
-	VMOVUPS          Z4, (R10)
-	VMOVUPS          Z5, 64(R10)
-	VMOVUPS          Z6, 128(R10)
-	VMOVUPS          Z7, 192(R10)
-	ADDQ             $0x00000100, BX
-	ADDQ             $0x00000040, DI
-	ADDQ             $0x00000400, R8
-	SUBQ             $0x00000040, SI
-	JMP              cols493
-
-narrower494:
-cols497:
-	CMPQ    SI, $0x00000020
-	JL      narrower498
-	MOVQ    96(AX), R9
-	MOVQ    BX, R10
-	VMOVUPS (R10), Z0
-	VMOVUPS 64(R10), Z1
-	LEAQ    (R10)(R9*4), R10
-	VMOVUPS (R10), Z2
-	VMOVUPS 64(R10), Z3
-	MOVQ    80(AX), R9
-	MOVQ    96(AX), R10
-
-tile499:
-	MOVQ    R9, R14
-	SHRQ    $0x04, R14
-	MOVQ    (CX)(R14*8), R11
-	MOVQ    R14, R13
-	SHRQ    $0x01, R13
-	MOVQ    16(DX)(R13*8), R12
-	ADDQ    (AX), R12
-	MOVQ    R14, R13
-	ANDQ    $0x01, R13
-	IMULQ   104(AX), R13
-	ADDQ    R13, R12
-	MOVQ    DI, R14
-	SUBQ    104(AX), R14
-	MOVQ    96(AX), R13
-	ADDQ    $0x3f, R13
-	ANDQ    $-64, R13
-	SUBQ    R13, R14
-	ADDQ    R14, R12
-	SHLQ    $0x04, R14
-	ADDQ    R14, R12
-	ADDQ    (AX), R11
-	ADDQ    DI, R11
-	MOVQ    R9, R14
-	ANDQ    $0x0f, R14
-	MOVQ    $0x00000010, R13
-	SUBQ    R14, R13
-	IMULQ   R10, R14
-	ADDQ    R14, R11
-	MOVQ    88(AX), R14
-	SUBQ    R9, R14
-	CMPQ    R13, R14
-	CMOVQGT R14, R13
-	MOVQ    64(AX), R14
-	ADDQ    R8, R14
-	ADDQ    $0x00000200, R14
-	LEAQ    (R14)(R9*4), R14
-	ADDQ    R13, R9
-
-token500:
-	PREFETCHT1       (R12)
-	ADDQ             $0x00000020, R12
-	VPMOVSXBD        (R11), Z4
+tile484:
+	MOVQ             (CX)(R12*8), R13
+	ADDQ             (AX), R13
+	ADDQ             R8, R13
+	LEAQ             (SI)(R12*4), R14
+	VMOVDQU32        (R13), Z8
+	VMOVDQU32        64(R13), Z9
+	VPBROADCASTD     (R14), Z10
+	VPDPBUSD         Z8, Z10, Z0
+	VPDPBUSD         Z9, Z10, Z1
+	VPBROADCASTD     64(R14), Z10
+	VPDPBUSD         Z8, Z10, Z2
+	VPDPBUSD         Z9, Z10, Z3
+	VPBROADCASTD     128(R14), Z10
+	VPDPBUSD         Z8, Z10, Z4
+	VPDPBUSD         Z9, Z10, Z5
+	VPBROADCASTD     192(R14), Z10
+	VPDPBUSD         Z8, Z10, Z6
+	VPDPBUSD         Z9, Z10, Z7
+	VMOVDQU32        128(R13), Z8
+	VMOVDQU32        192(R13), Z9
+	VPBROADCASTD     16(R14), Z10
+	VPDPBUSD         Z8, Z10, Z0
+	VPDPBUSD         Z9, Z10, Z1
+	VPBROADCASTD     80(R14), Z10
+	VPDPBUSD         Z8, Z10, Z2
+	VPDPBUSD         Z9, Z10, Z3
+	VPBROADCASTD     144(R14), Z10
+	VPDPBUSD         Z8, Z10, Z4
+	VPDPBUSD         Z9, Z10, Z5
+	VPBROADCASTD     208(R14), Z10
+	VPDPBUSD         Z8, Z10, Z6
+	VPDPBUSD         Z9, Z10, Z7
+	VMOVDQU32        256(R13), Z8
+	VMOVDQU32        320(R13), Z9
+	VPBROADCASTD     32(R14), Z10
+	VPDPBUSD         Z8, Z10, Z0
+	VPDPBUSD         Z9, Z10, Z1
+	VPBROADCASTD     96(R14), Z10
+	VPDPBUSD         Z8, Z10, Z2
+	VPDPBUSD         Z9, Z10, Z3
+	VPBROADCASTD     160(R14), Z10
+	VPDPBUSD         Z8, Z10, Z4
+	VPDPBUSD         Z9, Z10, Z5
+	VPBROADCASTD     224(R14), Z10
+	VPDPBUSD         Z8, Z10, Z6
+	VPDPBUSD         Z9, Z10, Z7
+	VMOVDQU32        384(R13), Z8
+	VMOVDQU32        448(R13), Z9
+	VPBROADCASTD     48(R14), Z10
+	VPDPBUSD         Z8, Z10, Z0
+	VPDPBUSD         Z9, Z10, Z1
+	VPBROADCASTD     112(R14), Z10
+	VPDPBUSD         Z8, Z10, Z2
+	VPDPBUSD         Z9, Z10, Z3
+	VPBROADCASTD     176(R14), Z10
+	VPDPBUSD         Z8, Z10, Z4
+	VPDPBUSD         Z9, Z10, Z5
+	VPBROADCASTD     240(R14), Z10
+	VPDPBUSD         Z8, Z10, Z6
+	VPDPBUSD         Z9, Z10, Z7
+	PREFETCHT1       (R9)
+	PREFETCHT1       64(R9)
+	PREFETCHT1       128(R9)
+	PREFETCHT1       192(R9)
+	PREFETCHT1       256(R9)
+	PREFETCHT1       320(R9)
+	PREFETCHT1       384(R9)
+	PREFETCHT1       448(R9)
+	PREFETCHT1       512(R9)
+	ADDQ             $0x00000220, R9
+	DECQ             R11
+	CMOVQEQ          R10, R9
+	INCQ             R12
+	MOVQ             R12, R13
+	SHLQ             $0x04, R13
+	CMPQ             R13, 88(AX)
+	JL               tile484
+	MOVQ             96(AX), R13
+	MOVQ             BX, R12
+	VPSLLD           $0x08, Z0, Z0
+	VPADDD           Z2, Z0, Z0
+	VCVTDQ2PS        Z0, Z0
+	VMOVUPS          (R12), Z2
+	VFMADD231PS.BCST 256(SI), Z0, Z2
+	VMOVUPS          Z2, (R12)
+	VPSLLD           $0x08, Z1, Z1
+	VPADDD           Z3, Z1, Z1
+	VCVTDQ2PS        Z1, Z1
+	VMOVUPS          64(R12), Z0
+	VFMADD231PS.BCST 256(SI), Z1, Z0
+	VMOVUPS          Z0, 64(R12)
+	LEAQ             (R12)(R13*4), R12
+	VPSLLD           $0x08, Z4, Z4
+	VPADDD           Z6, Z4, Z4
 	VCVTDQ2PS        Z4, Z4
-	VFMADD231PS.BCST (R14), Z4, Z0
-	VFMADD231PS.BCST 256(R14), Z4, Z2
-	VPMOVSXBD        16(R11), Z4
-	VCVTDQ2PS        Z4, Z4
-	VFMADD231PS.BCST (R14), Z4, Z1
-	VFMADD231PS.BCST 256(R14), Z4, Z3
-	ADDQ             R10, R11
-	ADDQ             $0x04, R14
-	DECQ             R13
-	JNZ              token500
-	PREFETCHT1       (R12)
-	ADDQ             $0x00000020, R12
-	CMPQ             R9, 88(AX)
-	JL               tile499
-	MOVQ             BX, R10
-	VMOVUPS          Z0, (R10)
-	VMOVUPS          Z1, 64(R10)
-	MOVQ             96(AX), R9
-	LEAQ             (R10)(R9*4), R10
-	VMOVUPS          Z2, (R10)
-	VMOVUPS          Z3, 64(R10)
+	VMOVUPS          (R12), Z0
+	VFMADD231PS.BCST 260(SI), Z4, Z0
+	VMOVUPS          Z0, (R12)
+	VPSLLD           $0x08, Z5, Z5
+	VPADDD           Z7, Z5, Z5
+	VCVTDQ2PS        Z5, Z5
+	VMOVUPS          64(R12), Z0
+	VFMADD231PS.BCST 260(SI), Z5, Z0
+	VMOVUPS          Z0, 64(R12)
+	LEAQ             (R12)(R13*4), R12
 	ADDQ             $0x00000080, BX
-	ADDQ             $0x00000020, DI
 	ADDQ             $0x00000200, R8
-	SUBQ             $0x00000020, SI
-	JMP              cols497
-
-narrower498:
-	ADDQ $0x20, CX
-	ADDQ $0x20, DX
-	DECQ 24(AX)
-	JNZ  stripe476
+	ADDQ             $0x00000140, SI
+	SUBQ             $0x20, DI
+	JNZ              block483
+	ADDQ             $0x20, CX
+	ADDQ             $0x20, DX
+	DECQ             24(AX)
+	JNZ              stripe468
 	VZEROUPPER
 	RET
 
 // func foldQ8R3AVX512(args *byte)
-// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, CMOV, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, CMOV, MMX+
 TEXT ·foldQ8R3AVX512(SB), NOSPLIT, $0-8
 	MOVQ args+0(FP), AX
 	MOVQ 8(AX), CX
 	MOVQ 16(AX), DX
 
-stripe501:
+stripe485:
 	MOVQ 96(AX), BX
 	ADDQ $0x3f, BX
 	ANDQ $-64, BX
 	MOVQ 64(AX), DI
 	XORQ SI, SI
 
-tile502:
+tile486:
 	MOVQ   (CX)(SI*8), R8
 	MOVQ   SI, R10
 	SHRQ   $0x01, R10
@@ -15333,7 +15403,7 @@ tile502:
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 
-block503:
+block487:
 	VPXORD           Z3, Z3, Z3
 	VPBROADCASTD     192(R11), Z4
 	VPXORD           Z5, Z5, Z5
@@ -15426,26 +15496,26 @@ block503:
 	ADDQ             $0x00000220, R9
 	ADDQ             $0x000000d8, R11
 	SUBQ             $0x20, R12
-	JNZ              block503
+	JNZ              block487
 	VMOVUPS          Z0, (DI)
 	VMOVUPS          Z1, 256(DI)
 	VMOVUPS          Z2, 512(DI)
 	ADDQ             $0x40, DI
 	INCQ             SI
 	CMPQ             SI, $0x04
-	JL               tile502
+	JL               tile486
 	CMPL             112(AX), $0x00
-	JE               uncapped504
+	JE               uncapped488
 	MOVQ             64(AX), BX
 	MOVQ             $0x0000000c, SI
 
-cap505:
+cap489:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+64(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+60(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+68(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+72(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -15456,18 +15526,18 @@ cap505:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+52(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+56(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+52(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+76(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+80(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+84(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+88(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+92(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -15475,12 +15545,12 @@ cap505:
 	VMOVUPS          Z1, (BX)
 	ADDQ             $0x40, BX
 	DECQ             SI
-	JNZ              cap505
+	JNZ              cap489
 
-uncapped504:
+uncapped488:
 	MOVQ         72(AX), BX
 	TESTQ        BX, BX
-	JZ           unmasked506
+	JZ           unmasked490
 	MOVQ         64(AX), SI
 	VBROADCASTSS foldConst_avx512<>+0(SB), Z0
 	MOVQ         (BX), DI
@@ -15526,7 +15596,7 @@ uncapped504:
 	VMOVUPS      Z0, K1, 704(SI)
 	SHRQ         $0x10, BX
 
-unmasked506:
+unmasked490:
 	MOVQ 40(AX), BX
 	MOVQ 48(AX), SI
 	MOVQ 56(AX), DI
@@ -15535,7 +15605,7 @@ unmasked506:
 	SHLQ $0x02, R9
 	MOVQ $0x00000003, R10
 
-row507:
+row491:
 	VBROADCASTSS (BX), Z1
 	VMOVUPS      (R8), Z2
 	VSUBPS       Z1, Z2, Z2
@@ -15550,7 +15620,7 @@ row507:
 	VMAXPS       Z6, Z0, Z0
 	VCMPPS.BCST  $0x16, foldConst_avx512<>+4(SB), Z0, K1
 	KORTESTW     K1, K1
-	JZ           weights508
+	JZ           weights492
 	VMOVUPS      (R8), Z0
 	VMAXPS       64(R8), Z0, Z0
 	VMAXPS       128(R8), Z0, Z0
@@ -15566,16 +15636,16 @@ row507:
 	VMAXPS       Z1, Z0, Z0
 	VMOVSS       foldConst_avx512<>+0(SB), X2
 	VUCOMISS     X2, X0
-	JP           some510
-	JNE          some510
+	JP           some494
+	JNE          some494
 	VPXORD       Z0, Z0, Z0
 	VMOVUPS      Z0, (R8)
 	VMOVUPS      Z0, 64(R8)
 	VMOVUPS      Z0, 128(R8)
 	VMOVUPS      Z0, 192(R8)
-	JMP          next509
+	JMP          next493
 
-some510:
+some494:
 	VMOVSS           X0, (BX)
 	VSUBPS           Z0, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
@@ -15591,12 +15661,12 @@ some510:
 	VMOVUPS          Z2, (SI)
 	XORQ             R11, R11
 
-o511:
+o495:
 	VMULPS  (DI)(R11*1), Y3, Y1
 	VMOVUPS Y1, (DI)(R11*1)
 	ADDQ    $0x20, R11
 	CMPQ    R11, R9
-	JL      o511
+	JL      o495
 	VMOVUPS (R8), Z2
 	VSUBPS  Z0, Z2, Z2
 	VMOVUPS 64(R8), Z3
@@ -15606,7 +15676,7 @@ o511:
 	VMOVUPS 192(R8), Z5
 	VSUBPS  Z0, Z5, Z5
 
-weights508:
+weights492:
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z2, Z2
 	VREDUCEPS        $0x01, Z2, Z0
 	VBROADCASTSS     foldConst_avx512<>+12(SB), Z1
@@ -15653,442 +15723,613 @@ weights508:
 	VADDPS           (SI), Z1, Z1
 	VMOVUPS          Z1, (SI)
 
-next509:
-	ADDQ $0x04, BX
-	ADDQ $0x40, SI
-	ADDQ $0x00000100, R8
-	ADDQ R9, DI
-	DECQ R10
-	JNZ  row507
-	MOVQ 64(AX), BX
-	XORQ DI, DI
+next493:
+	ADDQ         $0x04, BX
+	ADDQ         $0x40, SI
+	ADDQ         $0x00000100, R8
+	ADDQ         R9, DI
+	DECQ         R10
+	JNZ          row491
+	MOVQ         64(AX), BX
+	VMOVUPS      (BX), Z0
+	VMOVUPS      64(BX), Z1
+	VMOVUPS      128(BX), Z2
+	VMOVUPS      192(BX), Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+52(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+60(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMOVUPS      Z0, (BX)
+	VMULPS       Z5, Z1, Z1
+	VMOVUPS      Z1, 64(BX)
+	VMULPS       Z5, Z2, Z2
+	VMOVUPS      Z2, 128(BX)
+	VMULPS       Z5, Z3, Z3
+	VMOVUPS      Z3, 192(BX)
+	VMULSS       foldConst_avx512<>+64(SB), X4, X4
+	VMOVSS       X4, 1184(BX)
+	VMOVUPS      256(BX), Z0
+	VMOVUPS      320(BX), Z1
+	VMOVUPS      384(BX), Z2
+	VMOVUPS      448(BX), Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+52(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+60(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMOVUPS      Z0, 256(BX)
+	VMULPS       Z5, Z1, Z1
+	VMOVUPS      Z1, 320(BX)
+	VMULPS       Z5, Z2, Z2
+	VMOVUPS      Z2, 384(BX)
+	VMULPS       Z5, Z3, Z3
+	VMOVUPS      Z3, 448(BX)
+	VMULSS       foldConst_avx512<>+64(SB), X4, X4
+	VMOVSS       X4, 1188(BX)
+	VMOVUPS      512(BX), Z0
+	VMOVUPS      576(BX), Z1
+	VMOVUPS      640(BX), Z2
+	VMOVUPS      704(BX), Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+52(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+60(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMOVUPS      Z0, 512(BX)
+	VMULPS       Z5, Z1, Z1
+	VMOVUPS      Z1, 576(BX)
+	VMULPS       Z5, Z2, Z2
+	VMOVUPS      Z2, 640(BX)
+	VMULPS       Z5, Z3, Z3
+	VMOVUPS      Z3, 704(BX)
+	VMULSS       foldConst_avx512<>+64(SB), X4, X4
+	VMOVSS       X4, 1192(BX)
+	MOVQ         72(AX), BX
+	TESTQ        BX, BX
+	JNZ          masked496
+	MOVL         $0x0000ffff, BX
+	KMOVW        BX, K1
+	MOVQ         (AX), BX
+	MOVQ         (CX), SI
+	ADDQ         BX, SI
+	MOVQ         8(CX), DI
+	ADDQ         BX, DI
+	MOVQ         16(CX), R8
+	ADDQ         BX, R8
+	MOVQ         24(CX), R9
+	ADDQ         BX, R9
+	MOVQ         104(AX), BX
+	MOVQ         64(AX), R10
+	MOVQ         96(AX), R11
+	ADDQ         $0x00000300, R10
+	ADDQ         BX, SI
+	ADDQ         BX, DI
+	ADDQ         BX, R8
+	ADDQ         BX, R9
 
-tile512:
+block498:
+	VCVTPH2PS.Z  (SI), K1, Z0
+	VCVTPH2PS.Z  (DI), K1, Z1
+	VCVTPH2PS.Z  (R8), K1, Z2
+	VCVTPH2PS.Z  (R9), K1, Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+68(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMULPS       Z5, Z1, Z1
+	VMULPS       Z5, Z2, Z2
+	VMULPS       Z5, Z3, Z3
+	MOVQ         64(AX), BX
+	VMULPS       (BX), Z0, Z5
+	VCVTPS2DQ    Z5, Z5
+	VMULPS       64(BX), Z1, Z6
+	VCVTPS2DQ    Z6, Z6
+	VPACKUSDW    Z6, Z5, Z5
+	VMULPS       128(BX), Z2, Z6
+	VCVTPS2DQ    Z6, Z6
+	VMULPS       192(BX), Z3, Z7
+	VCVTPS2DQ    Z7, Z7
+	VPACKUSDW    Z7, Z6, Z6
+	VPSRLW       $0x08, Z5, Z7
+	VPSRLW       $0x08, Z6, Z8
+	VPACKUSWB    Z8, Z7, Z7
+	VMOVDQU32    Z7, (R10)
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z5, Z5
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z6, Z6
+	VPACKUSWB    Z6, Z5, Z8
+	VMOVDQU32    Z8, 64(R10)
+	VMULSS       1184(BX), X4, X5
+	VMOVSS       X5, 384(R10)
+	MOVQ         64(AX), BX
+	VMULPS       256(BX), Z0, Z5
+	VCVTPS2DQ    Z5, Z5
+	VMULPS       320(BX), Z1, Z6
+	VCVTPS2DQ    Z6, Z6
+	VPACKUSDW    Z6, Z5, Z5
+	VMULPS       384(BX), Z2, Z6
+	VCVTPS2DQ    Z6, Z6
+	VMULPS       448(BX), Z3, Z7
+	VCVTPS2DQ    Z7, Z7
+	VPACKUSDW    Z7, Z6, Z6
+	VPSRLW       $0x08, Z5, Z7
+	VPSRLW       $0x08, Z6, Z8
+	VPACKUSWB    Z8, Z7, Z7
+	VMOVDQU32    Z7, 128(R10)
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z5, Z5
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z6, Z6
+	VPACKUSWB    Z6, Z5, Z8
+	VMOVDQU32    Z8, 192(R10)
+	VMULSS       1188(BX), X4, X5
+	VMOVSS       X5, 388(R10)
+	MOVQ         64(AX), BX
+	VMULPS       512(BX), Z0, Z0
+	VCVTPS2DQ    Z0, Z0
+	VMULPS       576(BX), Z1, Z1
+	VCVTPS2DQ    Z1, Z1
+	VPACKUSDW    Z1, Z0, Z0
+	VMULPS       640(BX), Z2, Z1
+	VCVTPS2DQ    Z1, Z1
+	VMULPS       704(BX), Z3, Z2
+	VCVTPS2DQ    Z2, Z2
+	VPACKUSDW    Z2, Z1, Z1
+	VPSRLW       $0x08, Z0, Z2
+	VPSRLW       $0x08, Z1, Z3
+	VPACKUSWB    Z3, Z2, Z2
+	VMOVDQU32    Z2, 256(R10)
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
+	VPACKUSWB    Z1, Z0, Z3
+	VMOVDQU32    Z3, 320(R10)
+	VMULSS       1192(BX), X4, X0
+	VMOVSS       X0, 392(R10)
+	ADDQ         $0x20, SI
+	ADDQ         $0x20, DI
+	ADDQ         $0x20, R8
+	ADDQ         $0x20, R9
+	ADDQ         $0x000001c0, R10
+	SUBQ         $0x20, R11
+	JNZ          block498
+	JMP          quantised497
+
+masked496:
+	MOVQ (AX), BX
+	MOVQ (CX), SI
+	ADDQ BX, SI
+	MOVQ 8(CX), DI
+	ADDQ BX, DI
+	MOVQ 16(CX), R8
+	ADDQ BX, R8
+	MOVQ 24(CX), R9
+	ADDQ BX, R9
+	MOVQ 104(AX), BX
+	MOVQ 64(AX), R10
+	MOVQ 96(AX), R11
+	ADDQ $0x00000300, R10
+	ADDQ BX, SI
+	ADDQ BX, DI
+	ADDQ BX, R8
+	ADDQ BX, R9
+
+block499:
+	MOVQ         72(AX), BX
+	MOVQ         (BX), BX
+	KMOVW        BX, K1
+	SHRQ         $0x10, BX
+	KMOVW        BX, K2
+	SHRQ         $0x10, BX
+	KMOVW        BX, K3
+	SHRQ         $0x10, BX
+	KMOVW        BX, K4
+	SHRQ         $0x10, BX
+	VCVTPH2PS.Z  (SI), K1, Z0
+	VCVTPH2PS.Z  (DI), K2, Z1
+	VCVTPH2PS.Z  (R8), K3, Z2
+	VCVTPH2PS.Z  (R9), K4, Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+68(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMULPS       Z5, Z1, Z1
+	VMULPS       Z5, Z2, Z2
+	VMULPS       Z5, Z3, Z3
+	MOVQ         64(AX), BX
+	VMULPS       (BX), Z0, Z0
+	VCVTPS2DQ    Z0, Z0
+	VMULPS       64(BX), Z1, Z1
+	VCVTPS2DQ    Z1, Z1
+	VPACKUSDW    Z1, Z0, Z0
+	VMULPS       128(BX), Z2, Z1
+	VCVTPS2DQ    Z1, Z1
+	VMULPS       192(BX), Z3, Z2
+	VCVTPS2DQ    Z2, Z2
+	VPACKUSDW    Z2, Z1, Z1
+	VPSRLW       $0x08, Z0, Z2
+	VPSRLW       $0x08, Z1, Z3
+	VPACKUSWB    Z3, Z2, Z2
+	VMOVDQU32    Z2, (R10)
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
+	VPACKUSWB    Z1, Z0, Z3
+	VMOVDQU32    Z3, 64(R10)
+	VMULSS       1184(BX), X4, X0
+	VMOVSS       X0, 384(R10)
+	MOVQ         72(AX), BX
+	MOVQ         8(BX), BX
+	KMOVW        BX, K1
+	SHRQ         $0x10, BX
+	KMOVW        BX, K2
+	SHRQ         $0x10, BX
+	KMOVW        BX, K3
+	SHRQ         $0x10, BX
+	KMOVW        BX, K4
+	SHRQ         $0x10, BX
+	VCVTPH2PS.Z  (SI), K1, Z0
+	VCVTPH2PS.Z  (DI), K2, Z1
+	VCVTPH2PS.Z  (R8), K3, Z2
+	VCVTPH2PS.Z  (R9), K4, Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+68(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMULPS       Z5, Z1, Z1
+	VMULPS       Z5, Z2, Z2
+	VMULPS       Z5, Z3, Z3
+	MOVQ         64(AX), BX
+	VMULPS       256(BX), Z0, Z0
+	VCVTPS2DQ    Z0, Z0
+	VMULPS       320(BX), Z1, Z1
+	VCVTPS2DQ    Z1, Z1
+	VPACKUSDW    Z1, Z0, Z0
+	VMULPS       384(BX), Z2, Z1
+	VCVTPS2DQ    Z1, Z1
+	VMULPS       448(BX), Z3, Z2
+	VCVTPS2DQ    Z2, Z2
+	VPACKUSDW    Z2, Z1, Z1
+	VPSRLW       $0x08, Z0, Z2
+	VPSRLW       $0x08, Z1, Z3
+	VPACKUSWB    Z3, Z2, Z2
+	VMOVDQU32    Z2, 128(R10)
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
+	VPACKUSWB    Z1, Z0, Z3
+	VMOVDQU32    Z3, 192(R10)
+	VMULSS       1188(BX), X4, X0
+	VMOVSS       X0, 388(R10)
+	MOVQ         72(AX), BX
+	MOVQ         16(BX), BX
+	KMOVW        BX, K1
+	SHRQ         $0x10, BX
+	KMOVW        BX, K2
+	SHRQ         $0x10, BX
+	KMOVW        BX, K3
+	SHRQ         $0x10, BX
+	KMOVW        BX, K4
+	SHRQ         $0x10, BX
+	VCVTPH2PS.Z  (SI), K1, Z0
+	VCVTPH2PS.Z  (DI), K2, Z1
+	VCVTPH2PS.Z  (R8), K3, Z2
+	VCVTPH2PS.Z  (R9), K4, Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+68(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMULPS       Z5, Z1, Z1
+	VMULPS       Z5, Z2, Z2
+	VMULPS       Z5, Z3, Z3
+	MOVQ         64(AX), BX
+	VMULPS       512(BX), Z0, Z0
+	VCVTPS2DQ    Z0, Z0
+	VMULPS       576(BX), Z1, Z1
+	VCVTPS2DQ    Z1, Z1
+	VPACKUSDW    Z1, Z0, Z0
+	VMULPS       640(BX), Z2, Z1
+	VCVTPS2DQ    Z1, Z1
+	VMULPS       704(BX), Z3, Z2
+	VCVTPS2DQ    Z2, Z2
+	VPACKUSDW    Z2, Z1, Z1
+	VPSRLW       $0x08, Z0, Z2
+	VPSRLW       $0x08, Z1, Z3
+	VPACKUSWB    Z3, Z2, Z2
+	VMOVDQU32    Z2, 256(R10)
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
+	VPACKUSWB    Z1, Z0, Z3
+	VMOVDQU32    Z3, 320(R10)
+	VMULSS       1192(BX), X4, X0
+	VMOVSS       X0, 392(R10)
+	ADDQ         $0x20, SI
+	ADDQ         $0x20, DI
+	ADDQ         $0x20, R8
+	ADDQ         $0x20, R9
+	ADDQ         $0x000001c0, R10
+	SUBQ         $0x20, R11
+	JNZ          block499
+
+quantised497:
+	MOVQ 56(AX), BX
+	MOVQ 64(AX), SI
+	MOVQ 96(AX), DI
+	MOVQ 104(AX), R8
+	ADDQ $0x00000300, SI
 	MOVQ 96(AX), R9
-	MOVQ (CX)(DI*8), R8
-	ADDQ (AX), R8
-	ADDQ 104(AX), R8
-	LEAQ 768(BX), SI
+	ADDQ $0x3f, R9
+	ANDQ $-64, R9
+	ADDQ R9, R8
+	MOVQ 96(AX), R11
+	MOVQ 16(DX), R9
+	MOVQ 24(DX), R10
+	ADDQ (AX), R9
+	ADDQ (AX), R10
+	SHRQ $0x04, R11
 
-scale513:
-	VCVTPH2PS (R8), Z0
-	VMULPS    (BX), Z0, Z1
-	VMOVUPS   Z1, (SI)
-	VMULPS    256(BX), Z0, Z1
-	VMOVUPS   Z1, 256(SI)
-	VMULPS    512(BX), Z0, Z0
-	VMOVUPS   Z0, 512(SI)
-	ADDQ      $0x20, R8
-	ADDQ      $0x00000300, SI
-	SUBQ      $0x20, R9
-	JNZ       scale513
-	ADDQ      $0x40, BX
-	INCQ      DI
-	CMPQ      DI, $0x04
-	JL        tile512
-	MOVQ      56(AX), BX
-	MOVQ      96(AX), SI
-	MOVQ      104(AX), DI
-	XORQ      R8, R8
-	MOVQ      96(AX), R9
-	ADDQ      $0x3f, R9
-	ANDQ      $-64, R9
-	ADDQ      R9, DI
+block500:
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	VPXORD Z8, Z8, Z8
+	VPXORD Z9, Z9, Z9
+	VPXORD Z10, Z10, Z10
+	VPXORD Z11, Z11, Z11
+	MOVQ   80(AX), R12
+	SHRQ   $0x04, R12
 
-cols514:
-	CMPQ    SI, $0x00000080
-	JL      narrower515
-	MOVQ    96(AX), R9
-	MOVQ    BX, R10
-	VMOVUPS (R10), Z0
-	VMOVUPS 64(R10), Z1
-	VMOVUPS 128(R10), Z2
-	VMOVUPS 192(R10), Z3
-	VMOVUPS 256(R10), Z4
-	VMOVUPS 320(R10), Z5
-	VMOVUPS 384(R10), Z6
-	VMOVUPS 448(R10), Z7
-	LEAQ    (R10)(R9*4), R10
-	VMOVUPS (R10), Z8
-	VMOVUPS 64(R10), Z9
-	VMOVUPS 128(R10), Z10
-	VMOVUPS 192(R10), Z11
-	VMOVUPS 256(R10), Z12
-	VMOVUPS 320(R10), Z13
-	VMOVUPS 384(R10), Z14
-	VMOVUPS 448(R10), Z15
-	LEAQ    (R10)(R9*4), R10
-	VMOVUPS (R10), Z16
-	VMOVUPS 64(R10), Z17
-	VMOVUPS 128(R10), Z18
-	VMOVUPS 192(R10), Z19
-	VMOVUPS 256(R10), Z20
-	VMOVUPS 320(R10), Z21
-	VMOVUPS 384(R10), Z22
-	VMOVUPS 448(R10), Z23
-	MOVQ    80(AX), R9
-	MOVQ    96(AX), R10
-
-tile516:
-	MOVQ    R9, R14
-	SHRQ    $0x04, R14
-	MOVQ    (CX)(R14*8), R11
-	MOVQ    R14, R13
-	SHRQ    $0x01, R13
-	MOVQ    16(DX)(R13*8), R12
-	ADDQ    (AX), R12
-	MOVQ    R14, R13
-	ANDQ    $0x01, R13
-	IMULQ   104(AX), R13
-	ADDQ    R13, R12
-	MOVQ    DI, R14
-	SUBQ    104(AX), R14
-	MOVQ    96(AX), R13
-	ADDQ    $0x3f, R13
-	ANDQ    $-64, R13
-	SUBQ    R13, R14
-	ADDQ    R14, R12
-	SHLQ    $0x04, R14
-	ADDQ    R14, R12
-	ADDQ    (AX), R11
-	ADDQ    DI, R11
-	MOVQ    R9, R14
-	ANDQ    $0x0f, R14
-	MOVQ    $0x00000010, R13
-	SUBQ    R14, R13
-	IMULQ   R10, R14
-	ADDQ    R14, R11
-	MOVQ    88(AX), R14
-	SUBQ    R9, R14
-	CMPQ    R13, R14
-	CMOVQGT R14, R13
-	MOVQ    64(AX), R14
-	ADDQ    R8, R14
-	ADDQ    $0x00000300, R14
-	LEAQ    (R14)(R9*4), R14
-	ADDQ    R13, R9
-
-token517:
-	PREFETCHT1       (R12)
-	PREFETCHT1       64(R12)
-	ADDQ             $0x00000080, R12
-	VPMOVSXBD        (R11), Z24
-	VCVTDQ2PS        Z24, Z24
-	VFMADD231PS.BCST (R14), Z24, Z0
-	VFMADD231PS.BCST 256(R14), Z24, Z8
-	VFMADD231PS.BCST 512(R14), Z24, Z16
-	VPMOVSXBD        16(R11), Z24
-	VCVTDQ2PS        Z24, Z24
-	VFMADD231PS.BCST (R14), Z24, Z1
-	VFMADD231PS.BCST 256(R14), Z24, Z9
-	VFMADD231PS.BCST 512(R14), Z24, Z17
-	VPMOVSXBD        32(R11), Z24
-	VCVTDQ2PS        Z24, Z24
-	VFMADD231PS.BCST 768(R14), Z24, Z2
-	VFMADD231PS.BCST 1024(R14), Z24, Z10
-	VFMADD231PS.BCST 1280(R14), Z24, Z18
-	VPMOVSXBD        48(R11), Z24
-	VCVTDQ2PS        Z24, Z24
-	VFMADD231PS.BCST 768(R14), Z24, Z3
-	VFMADD231PS.BCST 1024(R14), Z24, Z11
-	VFMADD231PS.BCST 1280(R14), Z24, Z19
-	VPMOVSXBD        64(R11), Z24
-	VCVTDQ2PS        Z24, Z24
-	VFMADD231PS.BCST 1536(R14), Z24, Z4
-	VFMADD231PS.BCST 1792(R14), Z24, Z12
-	VFMADD231PS.BCST 2048(R14), Z24, Z20
-	VPMOVSXBD        80(R11), Z24
-	VCVTDQ2PS        Z24, Z24
-	VFMADD231PS.BCST 1536(R14), Z24, Z5
-	VFMADD231PS.BCST 1792(R14), Z24, Z13
-	VFMADD231PS.BCST 2048(R14), Z24, Z21
-	VPMOVSXBD        96(R11), Z24
-	VCVTDQ2PS        Z24, Z24
-	VFMADD231PS.BCST 2304(R14), Z24, Z6
-	VFMADD231PS.BCST 2560(R14), Z24, Z14
-	VFMADD231PS.BCST 2816(R14), Z24, Z22
-	VPMOVSXBD        112(R11), Z24
-	VCVTDQ2PS        Z24, Z24
-	VFMADD231PS.BCST 2304(R14), Z24, Z7
-	VFMADD231PS.BCST 2560(R14), Z24, Z15
-	VFMADD231PS.BCST 2816(R14), Z24, Z23
-	ADDQ             R10, R11
-	ADDQ             $0x04, R14
-	DECQ             R13
-	JNZ              token517
-	PREFETCHT1       (R12)
-	PREFETCHT1       64(R12)
-	ADDQ             $0x00000080, R12
-	CMPQ             R9, 88(AX)
-	JL               tile516
-	MOVQ             BX, R10
-	VMOVUPS          Z0, (R10)
-	VMOVUPS          Z1, 64(R10)
-	VMOVUPS          Z2, 128(R10)
-	VMOVUPS          Z3, 192(R10)
-	VMOVUPS          Z4, 256(R10)
-	VMOVUPS          Z5, 320(R10)
-	VMOVUPS          Z6, 384(R10)
-	VMOVUPS          Z7, 448(R10)
-	MOVQ             96(AX), R9
-	LEAQ             (R10)(R9*4), R10
-	VMOVUPS          Z8, (R10)
-	VMOVUPS          Z9, 64(R10)
-	VMOVUPS          Z10, 128(R10)
-	VMOVUPS          Z11, 192(R10)
-	VMOVUPS          Z12, 256(R10)
-	VMOVUPS          Z13, 320(R10)
-	VMOVUPS          Z14, 384(R10)
-	VMOVUPS          Z15, 448(R10)
-	MOVQ             96(AX), R9
-	LEAQ             (R10)(R9*4), R10
-	VMOVUPS          Z16, (R10)
-	VMOVUPS          Z17, 64(R10)
-	VMOVUPS          Z18, 128(R10)
-	VMOVUPS          Z19, 192(R10)
-	VMOVUPS          Z20, 256(R10)
-	VMOVUPS          Z21, 320(R10)
-	VMOVUPS          Z22, 384(R10)
-	VMOVUPS          Z23, 448(R10)
-	ADDQ             $0x00000200, BX
-	ADDQ             $0x00000080, DI
-	ADDQ             $0x00000c00, R8
-	SUBQ             $0x00000080, SI
-	JMP              cols514
-
-narrower515:
-cols518:
-	CMPQ    SI, $0x00000040
-	JL      narrower519
-	MOVQ    96(AX), R9
-	MOVQ    BX, R10
-	VMOVUPS (R10), Z0
-	VMOVUPS 64(R10), Z1
-	VMOVUPS 128(R10), Z2
-	VMOVUPS 192(R10), Z3
-	LEAQ    (R10)(R9*4), R10
-	VMOVUPS (R10), Z4
-	VMOVUPS 64(R10), Z5
-	VMOVUPS 128(R10), Z6
-	VMOVUPS 192(R10), Z7
-	LEAQ    (R10)(R9*4), R10
-	VMOVUPS (R10), Z8
-	VMOVUPS 64(R10), Z9
-	VMOVUPS 128(R10), Z10
-	VMOVUPS 192(R10), Z11
-	MOVQ    80(AX), R9
-	MOVQ    96(AX), R10
-
-tile520:
-	MOVQ    R9, R14
-	SHRQ    $0x04, R14
-	MOVQ    (CX)(R14*8), R11
-	MOVQ    R14, R13
-	SHRQ    $0x01, R13
-	MOVQ    16(DX)(R13*8), R12
-	ADDQ    (AX), R12
-	MOVQ    R14, R13
-	ANDQ    $0x01, R13
-	IMULQ   104(AX), R13
-	ADDQ    R13, R12
-	MOVQ    DI, R14
-	SUBQ    104(AX), R14
-	MOVQ    96(AX), R13
-	ADDQ    $0x3f, R13
-	ANDQ    $-64, R13
-	SUBQ    R13, R14
-	ADDQ    R14, R12
-	SHLQ    $0x04, R14
-	ADDQ    R14, R12
-	ADDQ    (AX), R11
-	ADDQ    DI, R11
-	MOVQ    R9, R14
-	ANDQ    $0x0f, R14
-	MOVQ    $0x00000010, R13
-	SUBQ    R14, R13
-	IMULQ   R10, R14
-	ADDQ    R14, R11
-	MOVQ    88(AX), R14
-	SUBQ    R9, R14
-	CMPQ    R13, R14
-	CMOVQGT R14, R13
-	MOVQ    64(AX), R14
-	ADDQ    R8, R14
-	ADDQ    $0x00000300, R14
-	LEAQ    (R14)(R9*4), R14
-	ADDQ    R13, R9
-
-token521:
-	PREFETCHT1       (R12)
-	ADDQ             $0x00000040, R12
-	VPMOVSXBD        (R11), Z12
-	VCVTDQ2PS        Z12, Z12
-	VFMADD231PS.BCST (R14), Z12, Z0
-	VFMADD231PS.BCST 256(R14), Z12, Z4
-	VFMADD231PS.BCST 512(R14), Z12, Z8
-	VPMOVSXBD        16(R11), Z12
-	VCVTDQ2PS        Z12, Z12
-	VFMADD231PS.BCST (R14), Z12, Z1
-	VFMADD231PS.BCST 256(R14), Z12, Z5
-	VFMADD231PS.BCST 512(R14), Z12, Z9
-	VPMOVSXBD        32(R11), Z12
-	VCVTDQ2PS        Z12, Z12
-	VFMADD231PS.BCST 768(R14), Z12, Z2
-	VFMADD231PS.BCST 1024(R14), Z12, Z6
-	VFMADD231PS.BCST 1280(R14), Z12, Z10
-	VPMOVSXBD        48(R11), Z12
-	VCVTDQ2PS        Z12, Z12
-	VFMADD231PS.BCST 768(R14), Z12, Z3
-	VFMADD231PS.BCST 1024(R14), Z12, Z7
-	VFMADD231PS.BCST 1280(R14), Z12, Z11
-	ADDQ             R10, R11
-	ADDQ             $0x04, R14
-	DECQ             R13
-	JNZ              token521
-	PREFETCHT1       (R12)
-	ADDQ             $0x00000040, R12
-	CMPQ             R9, 88(AX)
-	JL               tile520
-	MOVQ             BX, R10
-	VMOVUPS          Z0, (R10)
-	VMOVUPS          Z1, 64(R10)
-	VMOVUPS          Z2, 128(R10)
-	VMOVUPS          Z3, 192(R10)
-	MOVQ             96(AX), R9
-	LEAQ             (R10)(R9*4), R10
-	VMOVUPS          Z4, (R10)
-	VMOVUPS          Z5, 64(R10)
-	VMOVUPS          Z6, 128(R10)
-	VMOVUPS          Z7, 192(R10)
-	MOVQ             96(AX), R9
-	LEAQ             (R10)(R9*4), R10
-	VMOVUPS          Z8, (R10)
-	VMOVUPS          Z9, 64(R10)
-	VMOVUPS          Z10, 128(R10)
-	VMOVUPS          Z11, 192(R10)
-	ADDQ             $0x00000100, BX
-	ADDQ             $0x00000040, DI
-	ADDQ             $0x00000600, R8
-	SUBQ             $0x00000040, SI
-	JMP              cols518
-
-narrower519:
-cols522:
-	CMPQ    SI, $0x00000020
-	JL      narrower523
-	MOVQ    96(AX), R9
-	MOVQ    BX, R10
-	VMOVUPS (R10), Z0
-	VMOVUPS 64(R10), Z1
-	LEAQ    (R10)(R9*4), R10
-	VMOVUPS (R10), Z2
-	VMOVUPS 64(R10), Z3
-	LEAQ    (R10)(R9*4), R10
-	VMOVUPS (R10), Z4
-	VMOVUPS 64(R10), Z5
-	MOVQ    80(AX), R9
-	MOVQ    96(AX), R10
-
-tile524:
-	MOVQ    R9, R14
-	SHRQ    $0x04, R14
-	MOVQ    (CX)(R14*8), R11
-	MOVQ    R14, R13
-	SHRQ    $0x01, R13
-	MOVQ    16(DX)(R13*8), R12
-	ADDQ    (AX), R12
-	MOVQ    R14, R13
-	ANDQ    $0x01, R13
-	IMULQ   104(AX), R13
-	ADDQ    R13, R12
-	MOVQ    DI, R14
-	SUBQ    104(AX), R14
-	MOVQ    96(AX), R13
-	ADDQ    $0x3f, R13
-	ANDQ    $-64, R13
-	SUBQ    R13, R14
-	ADDQ    R14, R12
-	SHLQ    $0x04, R14
-	ADDQ    R14, R12
-	ADDQ    (AX), R11
-	ADDQ    DI, R11
-	MOVQ    R9, R14
-	ANDQ    $0x0f, R14
-	MOVQ    $0x00000010, R13
-	SUBQ    R14, R13
-	IMULQ   R10, R14
-	ADDQ    R14, R11
-	MOVQ    88(AX), R14
-	SUBQ    R9, R14
-	CMPQ    R13, R14
-	CMOVQGT R14, R13
-	MOVQ    64(AX), R14
-	ADDQ    R8, R14
-	ADDQ    $0x00000300, R14
-	LEAQ    (R14)(R9*4), R14
-	ADDQ    R13, R9
-
-token525:
-	PREFETCHT1       (R12)
-	ADDQ             $0x00000020, R12
-	VPMOVSXBD        (R11), Z6
-	VCVTDQ2PS        Z6, Z6
-	VFMADD231PS.BCST (R14), Z6, Z0
-	VFMADD231PS.BCST 256(R14), Z6, Z2
-	VFMADD231PS.BCST 512(R14), Z6, Z4
-	VPMOVSXBD        16(R11), Z6
-	VCVTDQ2PS        Z6, Z6
-	VFMADD231PS.BCST (R14), Z6, Z1
-	VFMADD231PS.BCST 256(R14), Z6, Z3
-	VFMADD231PS.BCST 512(R14), Z6, Z5
-	ADDQ             R10, R11
-	ADDQ             $0x04, R14
-	DECQ             R13
-	JNZ              token525
-	PREFETCHT1       (R12)
-	ADDQ             $0x00000020, R12
-	CMPQ             R9, 88(AX)
-	JL               tile524
-	MOVQ             BX, R10
-	VMOVUPS          Z0, (R10)
-	VMOVUPS          Z1, 64(R10)
-	MOVQ             96(AX), R9
-	LEAQ             (R10)(R9*4), R10
-	VMOVUPS          Z2, (R10)
-	VMOVUPS          Z3, 64(R10)
-	MOVQ             96(AX), R9
-	LEAQ             (R10)(R9*4), R10
-	VMOVUPS          Z4, (R10)
-	VMOVUPS          Z5, 64(R10)
+tile501:
+	MOVQ             (CX)(R12*8), R13
+	ADDQ             (AX), R13
+	ADDQ             R8, R13
+	LEAQ             (SI)(R12*4), R14
+	VMOVDQU32        (R13), Z12
+	VMOVDQU32        64(R13), Z13
+	VPBROADCASTD     (R14), Z14
+	VPDPBUSD         Z12, Z14, Z0
+	VPDPBUSD         Z13, Z14, Z1
+	VPBROADCASTD     64(R14), Z14
+	VPDPBUSD         Z12, Z14, Z2
+	VPDPBUSD         Z13, Z14, Z3
+	VPBROADCASTD     128(R14), Z14
+	VPDPBUSD         Z12, Z14, Z4
+	VPDPBUSD         Z13, Z14, Z5
+	VPBROADCASTD     192(R14), Z14
+	VPDPBUSD         Z12, Z14, Z6
+	VPDPBUSD         Z13, Z14, Z7
+	VPBROADCASTD     256(R14), Z14
+	VPDPBUSD         Z12, Z14, Z8
+	VPDPBUSD         Z13, Z14, Z9
+	VPBROADCASTD     320(R14), Z14
+	VPDPBUSD         Z12, Z14, Z10
+	VPDPBUSD         Z13, Z14, Z11
+	VMOVDQU32        128(R13), Z12
+	VMOVDQU32        192(R13), Z13
+	VPBROADCASTD     16(R14), Z14
+	VPDPBUSD         Z12, Z14, Z0
+	VPDPBUSD         Z13, Z14, Z1
+	VPBROADCASTD     80(R14), Z14
+	VPDPBUSD         Z12, Z14, Z2
+	VPDPBUSD         Z13, Z14, Z3
+	VPBROADCASTD     144(R14), Z14
+	VPDPBUSD         Z12, Z14, Z4
+	VPDPBUSD         Z13, Z14, Z5
+	VPBROADCASTD     208(R14), Z14
+	VPDPBUSD         Z12, Z14, Z6
+	VPDPBUSD         Z13, Z14, Z7
+	VPBROADCASTD     272(R14), Z14
+	VPDPBUSD         Z12, Z14, Z8
+	VPDPBUSD         Z13, Z14, Z9
+	VPBROADCASTD     336(R14), Z14
+	VPDPBUSD         Z12, Z14, Z10
+	VPDPBUSD         Z13, Z14, Z11
+	VMOVDQU32        256(R13), Z12
+	VMOVDQU32        320(R13), Z13
+	VPBROADCASTD     32(R14), Z14
+	VPDPBUSD         Z12, Z14, Z0
+	VPDPBUSD         Z13, Z14, Z1
+	VPBROADCASTD     96(R14), Z14
+	VPDPBUSD         Z12, Z14, Z2
+	VPDPBUSD         Z13, Z14, Z3
+	VPBROADCASTD     160(R14), Z14
+	VPDPBUSD         Z12, Z14, Z4
+	VPDPBUSD         Z13, Z14, Z5
+	VPBROADCASTD     224(R14), Z14
+	VPDPBUSD         Z12, Z14, Z6
+	VPDPBUSD         Z13, Z14, Z7
+	VPBROADCASTD     288(R14), Z14
+	VPDPBUSD         Z12, Z14, Z8
+	VPDPBUSD         Z13, Z14, Z9
+	VPBROADCASTD     352(R14), Z14
+	VPDPBUSD         Z12, Z14, Z10
+	VPDPBUSD         Z13, Z14, Z11
+	VMOVDQU32        384(R13), Z12
+	VMOVDQU32        448(R13), Z13
+	VPBROADCASTD     48(R14), Z14
+	VPDPBUSD         Z12, Z14, Z0
+	VPDPBUSD         Z13, Z14, Z1
+	VPBROADCASTD     112(R14), Z14
+	VPDPBUSD         Z12, Z14, Z2
+	VPDPBUSD         Z13, Z14, Z3
+	VPBROADCASTD     176(R14), Z14
+	VPDPBUSD         Z12, Z14, Z4
+	VPDPBUSD         Z13, Z14, Z5
+	VPBROADCASTD     240(R14), Z14
+	VPDPBUSD         Z12, Z14, Z6
+	VPDPBUSD         Z13, Z14, Z7
+	VPBROADCASTD     304(R14), Z14
+	VPDPBUSD         Z12, Z14, Z8
+	VPDPBUSD         Z13, Z14, Z9
+	VPBROADCASTD     368(R14), Z14
+	VPDPBUSD         Z12, Z14, Z10
+	VPDPBUSD         Z13, Z14, Z11
+	PREFETCHT1       (R9)
+	PREFETCHT1       64(R9)
+	PREFETCHT1       128(R9)
+	PREFETCHT1       192(R9)
+	PREFETCHT1       256(R9)
+	PREFETCHT1       320(R9)
+	PREFETCHT1       384(R9)
+	PREFETCHT1       448(R9)
+	PREFETCHT1       512(R9)
+	ADDQ             $0x00000220, R9
+	DECQ             R11
+	CMOVQEQ          R10, R9
+	INCQ             R12
+	MOVQ             R12, R13
+	SHLQ             $0x04, R13
+	CMPQ             R13, 88(AX)
+	JL               tile501
+	MOVQ             96(AX), R13
+	MOVQ             BX, R12
+	VPSLLD           $0x08, Z0, Z0
+	VPADDD           Z2, Z0, Z0
+	VCVTDQ2PS        Z0, Z0
+	VMOVUPS          (R12), Z2
+	VFMADD231PS.BCST 384(SI), Z0, Z2
+	VMOVUPS          Z2, (R12)
+	VPSLLD           $0x08, Z1, Z1
+	VPADDD           Z3, Z1, Z1
+	VCVTDQ2PS        Z1, Z1
+	VMOVUPS          64(R12), Z0
+	VFMADD231PS.BCST 384(SI), Z1, Z0
+	VMOVUPS          Z0, 64(R12)
+	LEAQ             (R12)(R13*4), R12
+	VPSLLD           $0x08, Z4, Z4
+	VPADDD           Z6, Z4, Z4
+	VCVTDQ2PS        Z4, Z4
+	VMOVUPS          (R12), Z0
+	VFMADD231PS.BCST 388(SI), Z4, Z0
+	VMOVUPS          Z0, (R12)
+	VPSLLD           $0x08, Z5, Z5
+	VPADDD           Z7, Z5, Z5
+	VCVTDQ2PS        Z5, Z5
+	VMOVUPS          64(R12), Z0
+	VFMADD231PS.BCST 388(SI), Z5, Z0
+	VMOVUPS          Z0, 64(R12)
+	LEAQ             (R12)(R13*4), R12
+	VPSLLD           $0x08, Z8, Z8
+	VPADDD           Z10, Z8, Z8
+	VCVTDQ2PS        Z8, Z8
+	VMOVUPS          (R12), Z0
+	VFMADD231PS.BCST 392(SI), Z8, Z0
+	VMOVUPS          Z0, (R12)
+	VPSLLD           $0x08, Z9, Z9
+	VPADDD           Z11, Z9, Z9
+	VCVTDQ2PS        Z9, Z9
+	VMOVUPS          64(R12), Z0
+	VFMADD231PS.BCST 392(SI), Z9, Z0
+	VMOVUPS          Z0, 64(R12)
+	LEAQ             (R12)(R13*4), R12
 	ADDQ             $0x00000080, BX
-	ADDQ             $0x00000020, DI
-	ADDQ             $0x00000300, R8
-	SUBQ             $0x00000020, SI
-	JMP              cols522
-
-narrower523:
-	ADDQ $0x20, CX
-	ADDQ $0x20, DX
-	DECQ 24(AX)
-	JNZ  stripe501
+	ADDQ             $0x00000200, R8
+	ADDQ             $0x000001c0, SI
+	SUBQ             $0x20, DI
+	JNZ              block500
+	ADDQ             $0x20, CX
+	ADDQ             $0x20, DX
+	DECQ             24(AX)
+	JNZ              stripe485
 	VZEROUPPER
 	RET
 
 // func foldQ8R4AVX512(args *byte)
-// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, CMOV, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, CMOV, MMX+
 TEXT ·foldQ8R4AVX512(SB), NOSPLIT, $0-8
 	MOVQ args+0(FP), AX
 	MOVQ 8(AX), CX
 	MOVQ 16(AX), DX
 
-stripe526:
+stripe502:
 	MOVQ 96(AX), BX
 	ADDQ $0x3f, BX
 	ANDQ $-64, BX
 	MOVQ 64(AX), DI
 	XORQ SI, SI
 
-tile527:
+tile503:
 	MOVQ   (CX)(SI*8), R8
 	MOVQ   SI, R10
 	SHRQ   $0x01, R10
@@ -16107,7 +16348,7 @@ tile527:
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
 
-block528:
+block504:
 	VPXORD           Z4, Z4, Z4
 	VPBROADCASTD     256(R11), Z5
 	VPXORD           Z6, Z6, Z6
@@ -16223,7 +16464,7 @@ block528:
 	ADDQ             $0x00000220, R9
 	ADDQ             $0x00000120, R11
 	SUBQ             $0x20, R12
-	JNZ              block528
+	JNZ              block504
 	VMOVUPS          Z0, (DI)
 	VMOVUPS          Z1, 256(DI)
 	VMOVUPS          Z2, 512(DI)
@@ -16231,19 +16472,19 @@ block528:
 	ADDQ             $0x40, DI
 	INCQ             SI
 	CMPQ             SI, $0x04
-	JL               tile527
+	JL               tile503
 	CMPL             112(AX), $0x00
-	JE               uncapped529
+	JE               uncapped505
 	MOVQ             64(AX), BX
 	MOVQ             $0x00000010, SI
 
-cap530:
+cap506:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+64(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+60(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+68(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+72(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -16254,18 +16495,18 @@ cap530:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+52(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+56(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+52(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+76(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+80(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+84(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+88(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+92(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -16273,12 +16514,12 @@ cap530:
 	VMOVUPS          Z1, (BX)
 	ADDQ             $0x40, BX
 	DECQ             SI
-	JNZ              cap530
+	JNZ              cap506
 
-uncapped529:
+uncapped505:
 	MOVQ         72(AX), BX
 	TESTQ        BX, BX
-	JZ           unmasked531
+	JZ           unmasked507
 	MOVQ         64(AX), SI
 	VBROADCASTSS foldConst_avx512<>+0(SB), Z0
 	MOVQ         (BX), DI
@@ -16338,7 +16579,7 @@ uncapped529:
 	VMOVUPS      Z0, K1, 960(SI)
 	SHRQ         $0x10, BX
 
-unmasked531:
+unmasked507:
 	MOVQ 40(AX), BX
 	MOVQ 48(AX), SI
 	MOVQ 56(AX), DI
@@ -16347,7 +16588,7 @@ unmasked531:
 	SHLQ $0x02, R9
 	MOVQ $0x00000004, R10
 
-row532:
+row508:
 	VBROADCASTSS (BX), Z1
 	VMOVUPS      (R8), Z2
 	VSUBPS       Z1, Z2, Z2
@@ -16362,7 +16603,7 @@ row532:
 	VMAXPS       Z6, Z0, Z0
 	VCMPPS.BCST  $0x16, foldConst_avx512<>+4(SB), Z0, K1
 	KORTESTW     K1, K1
-	JZ           weights533
+	JZ           weights509
 	VMOVUPS      (R8), Z0
 	VMAXPS       64(R8), Z0, Z0
 	VMAXPS       128(R8), Z0, Z0
@@ -16378,16 +16619,16 @@ row532:
 	VMAXPS       Z1, Z0, Z0
 	VMOVSS       foldConst_avx512<>+0(SB), X2
 	VUCOMISS     X2, X0
-	JP           some535
-	JNE          some535
+	JP           some511
+	JNE          some511
 	VPXORD       Z0, Z0, Z0
 	VMOVUPS      Z0, (R8)
 	VMOVUPS      Z0, 64(R8)
 	VMOVUPS      Z0, 128(R8)
 	VMOVUPS      Z0, 192(R8)
-	JMP          next534
+	JMP          next510
 
-some535:
+some511:
 	VMOVSS           X0, (BX)
 	VSUBPS           Z0, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
@@ -16403,12 +16644,12 @@ some535:
 	VMOVUPS          Z2, (SI)
 	XORQ             R11, R11
 
-o536:
+o512:
 	VMULPS  (DI)(R11*1), Y3, Y1
 	VMOVUPS Y1, (DI)(R11*1)
 	ADDQ    $0x20, R11
 	CMPQ    R11, R9
-	JL      o536
+	JL      o512
 	VMOVUPS (R8), Z2
 	VSUBPS  Z0, Z2, Z2
 	VMOVUPS 64(R8), Z3
@@ -16418,7 +16659,7 @@ o536:
 	VMOVUPS 192(R8), Z5
 	VSUBPS  Z0, Z5, Z5
 
-weights533:
+weights509:
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z2, Z2
 	VREDUCEPS        $0x01, Z2, Z0
 	VBROADCASTSS     foldConst_avx512<>+12(SB), Z1
@@ -16465,306 +16706,758 @@ weights533:
 	VADDPS           (SI), Z1, Z1
 	VMOVUPS          Z1, (SI)
 
-next534:
-	ADDQ $0x04, BX
-	ADDQ $0x40, SI
-	ADDQ $0x00000100, R8
-	ADDQ R9, DI
-	DECQ R10
-	JNZ  row532
-	MOVQ 64(AX), BX
-	XORQ DI, DI
+next510:
+	ADDQ         $0x04, BX
+	ADDQ         $0x40, SI
+	ADDQ         $0x00000100, R8
+	ADDQ         R9, DI
+	DECQ         R10
+	JNZ          row508
+	MOVQ         64(AX), BX
+	VMOVUPS      (BX), Z0
+	VMOVUPS      64(BX), Z1
+	VMOVUPS      128(BX), Z2
+	VMOVUPS      192(BX), Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+52(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+60(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMOVUPS      Z0, (BX)
+	VMULPS       Z5, Z1, Z1
+	VMOVUPS      Z1, 64(BX)
+	VMULPS       Z5, Z2, Z2
+	VMOVUPS      Z2, 128(BX)
+	VMULPS       Z5, Z3, Z3
+	VMOVUPS      Z3, 192(BX)
+	VMULSS       foldConst_avx512<>+64(SB), X4, X4
+	VMOVSS       X4, 1568(BX)
+	VMOVUPS      256(BX), Z0
+	VMOVUPS      320(BX), Z1
+	VMOVUPS      384(BX), Z2
+	VMOVUPS      448(BX), Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+52(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+60(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMOVUPS      Z0, 256(BX)
+	VMULPS       Z5, Z1, Z1
+	VMOVUPS      Z1, 320(BX)
+	VMULPS       Z5, Z2, Z2
+	VMOVUPS      Z2, 384(BX)
+	VMULPS       Z5, Z3, Z3
+	VMOVUPS      Z3, 448(BX)
+	VMULSS       foldConst_avx512<>+64(SB), X4, X4
+	VMOVSS       X4, 1572(BX)
+	VMOVUPS      512(BX), Z0
+	VMOVUPS      576(BX), Z1
+	VMOVUPS      640(BX), Z2
+	VMOVUPS      704(BX), Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+52(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+60(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMOVUPS      Z0, 512(BX)
+	VMULPS       Z5, Z1, Z1
+	VMOVUPS      Z1, 576(BX)
+	VMULPS       Z5, Z2, Z2
+	VMOVUPS      Z2, 640(BX)
+	VMULPS       Z5, Z3, Z3
+	VMOVUPS      Z3, 704(BX)
+	VMULSS       foldConst_avx512<>+64(SB), X4, X4
+	VMOVSS       X4, 1576(BX)
+	VMOVUPS      768(BX), Z0
+	VMOVUPS      832(BX), Z1
+	VMOVUPS      896(BX), Z2
+	VMOVUPS      960(BX), Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+52(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+60(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMOVUPS      Z0, 768(BX)
+	VMULPS       Z5, Z1, Z1
+	VMOVUPS      Z1, 832(BX)
+	VMULPS       Z5, Z2, Z2
+	VMOVUPS      Z2, 896(BX)
+	VMULPS       Z5, Z3, Z3
+	VMOVUPS      Z3, 960(BX)
+	VMULSS       foldConst_avx512<>+64(SB), X4, X4
+	VMOVSS       X4, 1580(BX)
+	MOVQ         72(AX), BX
+	TESTQ        BX, BX
+	JNZ          masked513
+	MOVL         $0x0000ffff, BX
+	KMOVW        BX, K1
+	MOVQ         (AX), BX
+	MOVQ         (CX), SI
+	ADDQ         BX, SI
+	MOVQ         8(CX), DI
+	ADDQ         BX, DI
+	MOVQ         16(CX), R8
+	ADDQ         BX, R8
+	MOVQ         24(CX), R9
+	ADDQ         BX, R9
+	MOVQ         104(AX), BX
+	MOVQ         64(AX), R10
+	MOVQ         96(AX), R11
+	ADDQ         $0x00000400, R10
+	ADDQ         BX, SI
+	ADDQ         BX, DI
+	ADDQ         BX, R8
+	ADDQ         BX, R9
 
-tile537:
+block515:
+	VCVTPH2PS.Z  (SI), K1, Z0
+	VCVTPH2PS.Z  (DI), K1, Z1
+	VCVTPH2PS.Z  (R8), K1, Z2
+	VCVTPH2PS.Z  (R9), K1, Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+68(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMULPS       Z5, Z1, Z1
+	VMULPS       Z5, Z2, Z2
+	VMULPS       Z5, Z3, Z3
+	MOVQ         64(AX), BX
+	VMULPS       (BX), Z0, Z5
+	VCVTPS2DQ    Z5, Z5
+	VMULPS       64(BX), Z1, Z6
+	VCVTPS2DQ    Z6, Z6
+	VPACKUSDW    Z6, Z5, Z5
+	VMULPS       128(BX), Z2, Z6
+	VCVTPS2DQ    Z6, Z6
+	VMULPS       192(BX), Z3, Z7
+	VCVTPS2DQ    Z7, Z7
+	VPACKUSDW    Z7, Z6, Z6
+	VPSRLW       $0x08, Z5, Z7
+	VPSRLW       $0x08, Z6, Z8
+	VPACKUSWB    Z8, Z7, Z7
+	VMOVDQU32    Z7, (R10)
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z5, Z5
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z6, Z6
+	VPACKUSWB    Z6, Z5, Z8
+	VMOVDQU32    Z8, 64(R10)
+	VMULSS       1568(BX), X4, X5
+	VMOVSS       X5, 512(R10)
+	MOVQ         64(AX), BX
+	VMULPS       256(BX), Z0, Z5
+	VCVTPS2DQ    Z5, Z5
+	VMULPS       320(BX), Z1, Z6
+	VCVTPS2DQ    Z6, Z6
+	VPACKUSDW    Z6, Z5, Z5
+	VMULPS       384(BX), Z2, Z6
+	VCVTPS2DQ    Z6, Z6
+	VMULPS       448(BX), Z3, Z7
+	VCVTPS2DQ    Z7, Z7
+	VPACKUSDW    Z7, Z6, Z6
+	VPSRLW       $0x08, Z5, Z7
+	VPSRLW       $0x08, Z6, Z8
+	VPACKUSWB    Z8, Z7, Z7
+	VMOVDQU32    Z7, 128(R10)
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z5, Z5
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z6, Z6
+	VPACKUSWB    Z6, Z5, Z8
+	VMOVDQU32    Z8, 192(R10)
+	VMULSS       1572(BX), X4, X5
+	VMOVSS       X5, 516(R10)
+	MOVQ         64(AX), BX
+	VMULPS       512(BX), Z0, Z5
+	VCVTPS2DQ    Z5, Z5
+	VMULPS       576(BX), Z1, Z6
+	VCVTPS2DQ    Z6, Z6
+	VPACKUSDW    Z6, Z5, Z5
+	VMULPS       640(BX), Z2, Z6
+	VCVTPS2DQ    Z6, Z6
+	VMULPS       704(BX), Z3, Z7
+	VCVTPS2DQ    Z7, Z7
+	VPACKUSDW    Z7, Z6, Z6
+	VPSRLW       $0x08, Z5, Z7
+	VPSRLW       $0x08, Z6, Z8
+	VPACKUSWB    Z8, Z7, Z7
+	VMOVDQU32    Z7, 256(R10)
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z5, Z5
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z6, Z6
+	VPACKUSWB    Z6, Z5, Z8
+	VMOVDQU32    Z8, 320(R10)
+	VMULSS       1576(BX), X4, X5
+	VMOVSS       X5, 520(R10)
+	MOVQ         64(AX), BX
+	VMULPS       768(BX), Z0, Z0
+	VCVTPS2DQ    Z0, Z0
+	VMULPS       832(BX), Z1, Z1
+	VCVTPS2DQ    Z1, Z1
+	VPACKUSDW    Z1, Z0, Z0
+	VMULPS       896(BX), Z2, Z1
+	VCVTPS2DQ    Z1, Z1
+	VMULPS       960(BX), Z3, Z2
+	VCVTPS2DQ    Z2, Z2
+	VPACKUSDW    Z2, Z1, Z1
+	VPSRLW       $0x08, Z0, Z2
+	VPSRLW       $0x08, Z1, Z3
+	VPACKUSWB    Z3, Z2, Z2
+	VMOVDQU32    Z2, 384(R10)
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
+	VPACKUSWB    Z1, Z0, Z3
+	VMOVDQU32    Z3, 448(R10)
+	VMULSS       1580(BX), X4, X0
+	VMOVSS       X0, 524(R10)
+	ADDQ         $0x20, SI
+	ADDQ         $0x20, DI
+	ADDQ         $0x20, R8
+	ADDQ         $0x20, R9
+	ADDQ         $0x00000240, R10
+	SUBQ         $0x20, R11
+	JNZ          block515
+	JMP          quantised514
+
+masked513:
+	MOVQ (AX), BX
+	MOVQ (CX), SI
+	ADDQ BX, SI
+	MOVQ 8(CX), DI
+	ADDQ BX, DI
+	MOVQ 16(CX), R8
+	ADDQ BX, R8
+	MOVQ 24(CX), R9
+	ADDQ BX, R9
+	MOVQ 104(AX), BX
+	MOVQ 64(AX), R10
+	MOVQ 96(AX), R11
+	ADDQ $0x00000400, R10
+	ADDQ BX, SI
+	ADDQ BX, DI
+	ADDQ BX, R8
+	ADDQ BX, R9
+
+block516:
+	MOVQ         72(AX), BX
+	MOVQ         (BX), BX
+	KMOVW        BX, K1
+	SHRQ         $0x10, BX
+	KMOVW        BX, K2
+	SHRQ         $0x10, BX
+	KMOVW        BX, K3
+	SHRQ         $0x10, BX
+	KMOVW        BX, K4
+	SHRQ         $0x10, BX
+	VCVTPH2PS.Z  (SI), K1, Z0
+	VCVTPH2PS.Z  (DI), K2, Z1
+	VCVTPH2PS.Z  (R8), K3, Z2
+	VCVTPH2PS.Z  (R9), K4, Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+68(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMULPS       Z5, Z1, Z1
+	VMULPS       Z5, Z2, Z2
+	VMULPS       Z5, Z3, Z3
+	MOVQ         64(AX), BX
+	VMULPS       (BX), Z0, Z0
+	VCVTPS2DQ    Z0, Z0
+	VMULPS       64(BX), Z1, Z1
+	VCVTPS2DQ    Z1, Z1
+	VPACKUSDW    Z1, Z0, Z0
+	VMULPS       128(BX), Z2, Z1
+	VCVTPS2DQ    Z1, Z1
+	VMULPS       192(BX), Z3, Z2
+	VCVTPS2DQ    Z2, Z2
+	VPACKUSDW    Z2, Z1, Z1
+	VPSRLW       $0x08, Z0, Z2
+	VPSRLW       $0x08, Z1, Z3
+	VPACKUSWB    Z3, Z2, Z2
+	VMOVDQU32    Z2, (R10)
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
+	VPACKUSWB    Z1, Z0, Z3
+	VMOVDQU32    Z3, 64(R10)
+	VMULSS       1568(BX), X4, X0
+	VMOVSS       X0, 512(R10)
+	MOVQ         72(AX), BX
+	MOVQ         8(BX), BX
+	KMOVW        BX, K1
+	SHRQ         $0x10, BX
+	KMOVW        BX, K2
+	SHRQ         $0x10, BX
+	KMOVW        BX, K3
+	SHRQ         $0x10, BX
+	KMOVW        BX, K4
+	SHRQ         $0x10, BX
+	VCVTPH2PS.Z  (SI), K1, Z0
+	VCVTPH2PS.Z  (DI), K2, Z1
+	VCVTPH2PS.Z  (R8), K3, Z2
+	VCVTPH2PS.Z  (R9), K4, Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+68(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMULPS       Z5, Z1, Z1
+	VMULPS       Z5, Z2, Z2
+	VMULPS       Z5, Z3, Z3
+	MOVQ         64(AX), BX
+	VMULPS       256(BX), Z0, Z0
+	VCVTPS2DQ    Z0, Z0
+	VMULPS       320(BX), Z1, Z1
+	VCVTPS2DQ    Z1, Z1
+	VPACKUSDW    Z1, Z0, Z0
+	VMULPS       384(BX), Z2, Z1
+	VCVTPS2DQ    Z1, Z1
+	VMULPS       448(BX), Z3, Z2
+	VCVTPS2DQ    Z2, Z2
+	VPACKUSDW    Z2, Z1, Z1
+	VPSRLW       $0x08, Z0, Z2
+	VPSRLW       $0x08, Z1, Z3
+	VPACKUSWB    Z3, Z2, Z2
+	VMOVDQU32    Z2, 128(R10)
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
+	VPACKUSWB    Z1, Z0, Z3
+	VMOVDQU32    Z3, 192(R10)
+	VMULSS       1572(BX), X4, X0
+	VMOVSS       X0, 516(R10)
+	MOVQ         72(AX), BX
+	MOVQ         16(BX), BX
+	KMOVW        BX, K1
+	SHRQ         $0x10, BX
+	KMOVW        BX, K2
+	SHRQ         $0x10, BX
+	KMOVW        BX, K3
+	SHRQ         $0x10, BX
+	KMOVW        BX, K4
+	SHRQ         $0x10, BX
+	VCVTPH2PS.Z  (SI), K1, Z0
+	VCVTPH2PS.Z  (DI), K2, Z1
+	VCVTPH2PS.Z  (R8), K3, Z2
+	VCVTPH2PS.Z  (R9), K4, Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+68(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMULPS       Z5, Z1, Z1
+	VMULPS       Z5, Z2, Z2
+	VMULPS       Z5, Z3, Z3
+	MOVQ         64(AX), BX
+	VMULPS       512(BX), Z0, Z0
+	VCVTPS2DQ    Z0, Z0
+	VMULPS       576(BX), Z1, Z1
+	VCVTPS2DQ    Z1, Z1
+	VPACKUSDW    Z1, Z0, Z0
+	VMULPS       640(BX), Z2, Z1
+	VCVTPS2DQ    Z1, Z1
+	VMULPS       704(BX), Z3, Z2
+	VCVTPS2DQ    Z2, Z2
+	VPACKUSDW    Z2, Z1, Z1
+	VPSRLW       $0x08, Z0, Z2
+	VPSRLW       $0x08, Z1, Z3
+	VPACKUSWB    Z3, Z2, Z2
+	VMOVDQU32    Z2, 256(R10)
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
+	VPACKUSWB    Z1, Z0, Z3
+	VMOVDQU32    Z3, 320(R10)
+	VMULSS       1576(BX), X4, X0
+	VMOVSS       X0, 520(R10)
+	MOVQ         72(AX), BX
+	MOVQ         24(BX), BX
+	KMOVW        BX, K1
+	SHRQ         $0x10, BX
+	KMOVW        BX, K2
+	SHRQ         $0x10, BX
+	KMOVW        BX, K3
+	SHRQ         $0x10, BX
+	KMOVW        BX, K4
+	SHRQ         $0x10, BX
+	VCVTPH2PS.Z  (SI), K1, Z0
+	VCVTPH2PS.Z  (DI), K2, Z1
+	VCVTPH2PS.Z  (R8), K3, Z2
+	VCVTPH2PS.Z  (R9), K4, Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+68(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMULPS       Z5, Z1, Z1
+	VMULPS       Z5, Z2, Z2
+	VMULPS       Z5, Z3, Z3
+	MOVQ         64(AX), BX
+	VMULPS       768(BX), Z0, Z0
+	VCVTPS2DQ    Z0, Z0
+	VMULPS       832(BX), Z1, Z1
+	VCVTPS2DQ    Z1, Z1
+	VPACKUSDW    Z1, Z0, Z0
+	VMULPS       896(BX), Z2, Z1
+	VCVTPS2DQ    Z1, Z1
+	VMULPS       960(BX), Z3, Z2
+	VCVTPS2DQ    Z2, Z2
+	VPACKUSDW    Z2, Z1, Z1
+	VPSRLW       $0x08, Z0, Z2
+	VPSRLW       $0x08, Z1, Z3
+	VPACKUSWB    Z3, Z2, Z2
+	VMOVDQU32    Z2, 384(R10)
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
+	VPACKUSWB    Z1, Z0, Z3
+	VMOVDQU32    Z3, 448(R10)
+	VMULSS       1580(BX), X4, X0
+	VMOVSS       X0, 524(R10)
+	ADDQ         $0x20, SI
+	ADDQ         $0x20, DI
+	ADDQ         $0x20, R8
+	ADDQ         $0x20, R9
+	ADDQ         $0x00000240, R10
+	SUBQ         $0x20, R11
+	JNZ          block516
+
+quantised514:
+	MOVQ 56(AX), BX
+	MOVQ 64(AX), SI
+	MOVQ 96(AX), DI
+	MOVQ 104(AX), R8
+	ADDQ $0x00000400, SI
 	MOVQ 96(AX), R9
-	MOVQ (CX)(DI*8), R8
-	ADDQ (AX), R8
-	ADDQ 104(AX), R8
-	LEAQ 1024(BX), SI
+	ADDQ $0x3f, R9
+	ANDQ $-64, R9
+	ADDQ R9, R8
+	MOVQ 96(AX), R11
+	MOVQ 16(DX), R9
+	MOVQ 24(DX), R10
+	ADDQ (AX), R9
+	ADDQ (AX), R10
+	SHRQ $0x04, R11
 
-scale538:
-	VCVTPH2PS (R8), Z0
-	VMULPS    (BX), Z0, Z1
-	VMOVUPS   Z1, (SI)
-	VMULPS    256(BX), Z0, Z1
-	VMOVUPS   Z1, 256(SI)
-	VMULPS    512(BX), Z0, Z1
-	VMOVUPS   Z1, 512(SI)
-	VMULPS    768(BX), Z0, Z0
-	VMOVUPS   Z0, 768(SI)
-	ADDQ      $0x20, R8
-	ADDQ      $0x00000400, SI
-	SUBQ      $0x20, R9
-	JNZ       scale538
-	ADDQ      $0x40, BX
-	INCQ      DI
-	CMPQ      DI, $0x04
-	JL        tile537
-	MOVQ      56(AX), BX
-	MOVQ      96(AX), SI
-	MOVQ      104(AX), DI
-	XORQ      R8, R8
-	MOVQ      96(AX), R9
-	ADDQ      $0x3f, R9
-	ANDQ      $-64, R9
-	ADDQ      R9, DI
+block517:
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	VPXORD Z8, Z8, Z8
+	VPXORD Z9, Z9, Z9
+	VPXORD Z10, Z10, Z10
+	VPXORD Z11, Z11, Z11
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	VPXORD Z14, Z14, Z14
+	VPXORD Z15, Z15, Z15
+	MOVQ   80(AX), R12
+	SHRQ   $0x04, R12
 
-cols539:
-	CMPQ    SI, $0x00000040
-	JL      narrower540
-	MOVQ    96(AX), R9
-	MOVQ    BX, R10
-	VMOVUPS (R10), Z0
-	VMOVUPS 64(R10), Z1
-	VMOVUPS 128(R10), Z2
-	VMOVUPS 192(R10), Z3
-	LEAQ    (R10)(R9*4), R10
-	VMOVUPS (R10), Z4
-	VMOVUPS 64(R10), Z5
-	VMOVUPS 128(R10), Z6
-	VMOVUPS 192(R10), Z7
-	LEAQ    (R10)(R9*4), R10
-	VMOVUPS (R10), Z8
-	VMOVUPS 64(R10), Z9
-	VMOVUPS 128(R10), Z10
-	VMOVUPS 192(R10), Z11
-	LEAQ    (R10)(R9*4), R10
-	VMOVUPS (R10), Z12
-	VMOVUPS 64(R10), Z13
-	VMOVUPS 128(R10), Z14
-	VMOVUPS 192(R10), Z15
-	MOVQ    80(AX), R9
-	MOVQ    96(AX), R10
-
-tile541:
-	MOVQ    R9, R14
-	SHRQ    $0x04, R14
-	MOVQ    (CX)(R14*8), R11
-	MOVQ    R14, R13
-	SHRQ    $0x01, R13
-	MOVQ    16(DX)(R13*8), R12
-	ADDQ    (AX), R12
-	MOVQ    R14, R13
-	ANDQ    $0x01, R13
-	IMULQ   104(AX), R13
-	ADDQ    R13, R12
-	MOVQ    DI, R14
-	SUBQ    104(AX), R14
-	MOVQ    96(AX), R13
-	ADDQ    $0x3f, R13
-	ANDQ    $-64, R13
-	SUBQ    R13, R14
-	ADDQ    R14, R12
-	SHLQ    $0x04, R14
-	ADDQ    R14, R12
-	ADDQ    (AX), R11
-	ADDQ    DI, R11
-	MOVQ    R9, R14
-	ANDQ    $0x0f, R14
-	MOVQ    $0x00000010, R13
-	SUBQ    R14, R13
-	IMULQ   R10, R14
-	ADDQ    R14, R11
-	MOVQ    88(AX), R14
-	SUBQ    R9, R14
-	CMPQ    R13, R14
-	CMOVQGT R14, R13
-	MOVQ    64(AX), R14
-	ADDQ    R8, R14
-	ADDQ    $0x00000400, R14
-	LEAQ    (R14)(R9*4), R14
-	ADDQ    R13, R9
-
-token542:
-	PREFETCHT1       (R12)
-	ADDQ             $0x00000040, R12
-	VPMOVSXBD        (R11), Z16
-	VCVTDQ2PS        Z16, Z16
-	VFMADD231PS.BCST (R14), Z16, Z0
-	VFMADD231PS.BCST 256(R14), Z16, Z4
-	VFMADD231PS.BCST 512(R14), Z16, Z8
-	VFMADD231PS.BCST 768(R14), Z16, Z12
-	VPMOVSXBD        16(R11), Z16
-	VCVTDQ2PS        Z16, Z16
-	VFMADD231PS.BCST (R14), Z16, Z1
-	VFMADD231PS.BCST 256(R14), Z16, Z5
-	VFMADD231PS.BCST 512(R14), Z16, Z9
-	VFMADD231PS.BCST 768(R14), Z16, Z13
-	VPMOVSXBD        32(R11), Z16
-	VCVTDQ2PS        Z16, Z16
-	VFMADD231PS.BCST 1024(R14), Z16, Z2
-	VFMADD231PS.BCST 1280(R14), Z16, Z6
-	VFMADD231PS.BCST 1536(R14), Z16, Z10
-	VFMADD231PS.BCST 1792(R14), Z16, Z14
-	VPMOVSXBD        48(R11), Z16
-	VCVTDQ2PS        Z16, Z16
-	VFMADD231PS.BCST 1024(R14), Z16, Z3
-	VFMADD231PS.BCST 1280(R14), Z16, Z7
-	VFMADD231PS.BCST 1536(R14), Z16, Z11
-	VFMADD231PS.BCST 1792(R14), Z16, Z15
-	ADDQ             R10, R11
-	ADDQ             $0x04, R14
-	DECQ             R13
-	JNZ              token542
-	PREFETCHT1       (R12)
-	ADDQ             $0x00000040, R12
-	CMPQ             R9, 88(AX)
-	JL               tile541
-	MOVQ             BX, R10
-	VMOVUPS          Z0, (R10)
-	VMOVUPS          Z1, 64(R10)
-	VMOVUPS          Z2, 128(R10)
-	VMOVUPS          Z3, 192(R10)
-	MOVQ             96(AX), R9
-	LEAQ             (R10)(R9*4), R10
-	VMOVUPS          Z4, (R10)
-	VMOVUPS          Z5, 64(R10)
-	VMOVUPS          Z6, 128(R10)
-	VMOVUPS          Z7, 192(R10)
-	MOVQ             96(AX), R9
-	LEAQ             (R10)(R9*4), R10
-	VMOVUPS          Z8, (R10)
-	VMOVUPS          Z9, 64(R10)
-	VMOVUPS          Z10, 128(R10)
-	VMOVUPS          Z11, 192(R10)
-	MOVQ             96(AX), R9
-	LEAQ             (R10)(R9*4), R10
-	VMOVUPS          Z12, (R10)
-	VMOVUPS          Z13, 64(R10)
-	VMOVUPS          Z14, 128(R10)
-	VMOVUPS          Z15, 192(R10)
-	ADDQ             $0x00000100, BX
-	ADDQ             $0x00000040, DI
-	ADDQ             $0x00000800, R8
-	SUBQ             $0x00000040, SI
-	JMP              cols539
-
-narrower540:
-cols543:
-	CMPQ    SI, $0x00000020
-	JL      narrower544
-	MOVQ    96(AX), R9
-	MOVQ    BX, R10
-	VMOVUPS (R10), Z0
-	VMOVUPS 64(R10), Z1
-	LEAQ    (R10)(R9*4), R10
-	VMOVUPS (R10), Z2
-	VMOVUPS 64(R10), Z3
-	LEAQ    (R10)(R9*4), R10
-	VMOVUPS (R10), Z4
-	VMOVUPS 64(R10), Z5
-	LEAQ    (R10)(R9*4), R10
-	VMOVUPS (R10), Z6
-	VMOVUPS 64(R10), Z7
-	MOVQ    80(AX), R9
-	MOVQ    96(AX), R10
-
-tile545:
-	MOVQ    R9, R14
-	SHRQ    $0x04, R14
-	MOVQ    (CX)(R14*8), R11
-	MOVQ    R14, R13
-	SHRQ    $0x01, R13
-	MOVQ    16(DX)(R13*8), R12
-	ADDQ    (AX), R12
-	MOVQ    R14, R13
-	ANDQ    $0x01, R13
-	IMULQ   104(AX), R13
-	ADDQ    R13, R12
-	MOVQ    DI, R14
-	SUBQ    104(AX), R14
-	MOVQ    96(AX), R13
-	ADDQ    $0x3f, R13
-	ANDQ    $-64, R13
-	SUBQ    R13, R14
-	ADDQ    R14, R12
-	SHLQ    $0x04, R14
-	ADDQ    R14, R12
-	ADDQ    (AX), R11
-	ADDQ    DI, R11
-	MOVQ    R9, R14
-	ANDQ    $0x0f, R14
-	MOVQ    $0x00000010, R13
-	SUBQ    R14, R13
-	IMULQ   R10, R14
-	ADDQ    R14, R11
-	MOVQ    88(AX), R14
-	SUBQ    R9, R14
-	CMPQ    R13, R14
-	CMOVQGT R14, R13
-	MOVQ    64(AX), R14
-	ADDQ    R8, R14
-	ADDQ    $0x00000400, R14
-	LEAQ    (R14)(R9*4), R14
-	ADDQ    R13, R9
-
-token546:
-	PREFETCHT1       (R12)
-	ADDQ             $0x00000020, R12
-	VPMOVSXBD        (R11), Z8
+tile518:
+	MOVQ             (CX)(R12*8), R13
+	ADDQ             (AX), R13
+	ADDQ             R8, R13
+	LEAQ             (SI)(R12*4), R14
+	VMOVDQU32        (R13), Z16
+	VMOVDQU32        64(R13), Z17
+	VPBROADCASTD     (R14), Z18
+	VPDPBUSD         Z16, Z18, Z0
+	VPDPBUSD         Z17, Z18, Z1
+	VPBROADCASTD     64(R14), Z18
+	VPDPBUSD         Z16, Z18, Z2
+	VPDPBUSD         Z17, Z18, Z3
+	VPBROADCASTD     128(R14), Z18
+	VPDPBUSD         Z16, Z18, Z4
+	VPDPBUSD         Z17, Z18, Z5
+	VPBROADCASTD     192(R14), Z18
+	VPDPBUSD         Z16, Z18, Z6
+	VPDPBUSD         Z17, Z18, Z7
+	VPBROADCASTD     256(R14), Z18
+	VPDPBUSD         Z16, Z18, Z8
+	VPDPBUSD         Z17, Z18, Z9
+	VPBROADCASTD     320(R14), Z18
+	VPDPBUSD         Z16, Z18, Z10
+	VPDPBUSD         Z17, Z18, Z11
+	VPBROADCASTD     384(R14), Z18
+	VPDPBUSD         Z16, Z18, Z12
+	VPDPBUSD         Z17, Z18, Z13
+	VPBROADCASTD     448(R14), Z18
+	VPDPBUSD         Z16, Z18, Z14
+	VPDPBUSD         Z17, Z18, Z15
+	VMOVDQU32        128(R13), Z16
+	VMOVDQU32        192(R13), Z17
+	VPBROADCASTD     16(R14), Z18
+	VPDPBUSD         Z16, Z18, Z0
+	VPDPBUSD         Z17, Z18, Z1
+	VPBROADCASTD     80(R14), Z18
+	VPDPBUSD         Z16, Z18, Z2
+	VPDPBUSD         Z17, Z18, Z3
+	VPBROADCASTD     144(R14), Z18
+	VPDPBUSD         Z16, Z18, Z4
+	VPDPBUSD         Z17, Z18, Z5
+	VPBROADCASTD     208(R14), Z18
+	VPDPBUSD         Z16, Z18, Z6
+	VPDPBUSD         Z17, Z18, Z7
+	VPBROADCASTD     272(R14), Z18
+	VPDPBUSD         Z16, Z18, Z8
+	VPDPBUSD         Z17, Z18, Z9
+	VPBROADCASTD     336(R14), Z18
+	VPDPBUSD         Z16, Z18, Z10
+	VPDPBUSD         Z17, Z18, Z11
+	VPBROADCASTD     400(R14), Z18
+	VPDPBUSD         Z16, Z18, Z12
+	VPDPBUSD         Z17, Z18, Z13
+	VPBROADCASTD     464(R14), Z18
+	VPDPBUSD         Z16, Z18, Z14
+	VPDPBUSD         Z17, Z18, Z15
+	VMOVDQU32        256(R13), Z16
+	VMOVDQU32        320(R13), Z17
+	VPBROADCASTD     32(R14), Z18
+	VPDPBUSD         Z16, Z18, Z0
+	VPDPBUSD         Z17, Z18, Z1
+	VPBROADCASTD     96(R14), Z18
+	VPDPBUSD         Z16, Z18, Z2
+	VPDPBUSD         Z17, Z18, Z3
+	VPBROADCASTD     160(R14), Z18
+	VPDPBUSD         Z16, Z18, Z4
+	VPDPBUSD         Z17, Z18, Z5
+	VPBROADCASTD     224(R14), Z18
+	VPDPBUSD         Z16, Z18, Z6
+	VPDPBUSD         Z17, Z18, Z7
+	VPBROADCASTD     288(R14), Z18
+	VPDPBUSD         Z16, Z18, Z8
+	VPDPBUSD         Z17, Z18, Z9
+	VPBROADCASTD     352(R14), Z18
+	VPDPBUSD         Z16, Z18, Z10
+	VPDPBUSD         Z17, Z18, Z11
+	VPBROADCASTD     416(R14), Z18
+	VPDPBUSD         Z16, Z18, Z12
+	VPDPBUSD         Z17, Z18, Z13
+	VPBROADCASTD     480(R14), Z18
+	VPDPBUSD         Z16, Z18, Z14
+	VPDPBUSD         Z17, Z18, Z15
+	VMOVDQU32        384(R13), Z16
+	VMOVDQU32        448(R13), Z17
+	VPBROADCASTD     48(R14), Z18
+	VPDPBUSD         Z16, Z18, Z0
+	VPDPBUSD         Z17, Z18, Z1
+	VPBROADCASTD     112(R14), Z18
+	VPDPBUSD         Z16, Z18, Z2
+	VPDPBUSD         Z17, Z18, Z3
+	VPBROADCASTD     176(R14), Z18
+	VPDPBUSD         Z16, Z18, Z4
+	VPDPBUSD         Z17, Z18, Z5
+	VPBROADCASTD     240(R14), Z18
+	VPDPBUSD         Z16, Z18, Z6
+	VPDPBUSD         Z17, Z18, Z7
+	VPBROADCASTD     304(R14), Z18
+	VPDPBUSD         Z16, Z18, Z8
+	VPDPBUSD         Z17, Z18, Z9
+	VPBROADCASTD     368(R14), Z18
+	VPDPBUSD         Z16, Z18, Z10
+	VPDPBUSD         Z17, Z18, Z11
+	VPBROADCASTD     432(R14), Z18
+	VPDPBUSD         Z16, Z18, Z12
+	VPDPBUSD         Z17, Z18, Z13
+	VPBROADCASTD     496(R14), Z18
+	VPDPBUSD         Z16, Z18, Z14
+	VPDPBUSD         Z17, Z18, Z15
+	PREFETCHT1       (R9)
+	PREFETCHT1       64(R9)
+	PREFETCHT1       128(R9)
+	PREFETCHT1       192(R9)
+	PREFETCHT1       256(R9)
+	PREFETCHT1       320(R9)
+	PREFETCHT1       384(R9)
+	PREFETCHT1       448(R9)
+	PREFETCHT1       512(R9)
+	ADDQ             $0x00000220, R9
+	DECQ             R11
+	CMOVQEQ          R10, R9
+	INCQ             R12
+	MOVQ             R12, R13
+	SHLQ             $0x04, R13
+	CMPQ             R13, 88(AX)
+	JL               tile518
+	MOVQ             96(AX), R13
+	MOVQ             BX, R12
+	VPSLLD           $0x08, Z0, Z0
+	VPADDD           Z2, Z0, Z0
+	VCVTDQ2PS        Z0, Z0
+	VMOVUPS          (R12), Z2
+	VFMADD231PS.BCST 512(SI), Z0, Z2
+	VMOVUPS          Z2, (R12)
+	VPSLLD           $0x08, Z1, Z1
+	VPADDD           Z3, Z1, Z1
+	VCVTDQ2PS        Z1, Z1
+	VMOVUPS          64(R12), Z0
+	VFMADD231PS.BCST 512(SI), Z1, Z0
+	VMOVUPS          Z0, 64(R12)
+	LEAQ             (R12)(R13*4), R12
+	VPSLLD           $0x08, Z4, Z4
+	VPADDD           Z6, Z4, Z4
+	VCVTDQ2PS        Z4, Z4
+	VMOVUPS          (R12), Z0
+	VFMADD231PS.BCST 516(SI), Z4, Z0
+	VMOVUPS          Z0, (R12)
+	VPSLLD           $0x08, Z5, Z5
+	VPADDD           Z7, Z5, Z5
+	VCVTDQ2PS        Z5, Z5
+	VMOVUPS          64(R12), Z0
+	VFMADD231PS.BCST 516(SI), Z5, Z0
+	VMOVUPS          Z0, 64(R12)
+	LEAQ             (R12)(R13*4), R12
+	VPSLLD           $0x08, Z8, Z8
+	VPADDD           Z10, Z8, Z8
 	VCVTDQ2PS        Z8, Z8
-	VFMADD231PS.BCST (R14), Z8, Z0
-	VFMADD231PS.BCST 256(R14), Z8, Z2
-	VFMADD231PS.BCST 512(R14), Z8, Z4
-	VFMADD231PS.BCST 768(R14), Z8, Z6
-	VPMOVSXBD        16(R11), Z8
-	VCVTDQ2PS        Z8, Z8
-	VFMADD231PS.BCST (R14), Z8, Z1
-	VFMADD231PS.BCST 256(R14), Z8, Z3
-	VFMADD231PS.BCST 512(R14), Z8, Z5
-	VFMADD231PS.BCST 768(R14), Z8, Z7
-	ADDQ             R10, R11
-	ADDQ             $0x04, R14
-	DECQ             R13
-	JNZ              token546
-	PREFETCHT1       (R12)
-	ADDQ             $0x00000020, R12
-	CMPQ             R9, 88(AX)
-	JL               tile545
-	MOVQ             BX, R10
-	VMOVUPS          Z0, (R10)
-	VMOVUPS          Z1, 64(R10)
-	MOVQ             96(AX), R9
-	LEAQ             (R10)(R9*4), R10
-	VMOVUPS          Z2, (R10)
-	VMOVUPS          Z3, 64(R10)
-	MOVQ             96(AX), R9
-	LEAQ             (R10)(R9*4), R10
-	VMOVUPS          Z4, (R10)
-	VMOVUPS          Z5, 64(R10)
-	MOVQ             96(AX), R9
-	LEAQ             (R10)(R9*4), R10
-	VMOVUPS          Z6, (R10)
-	VMOVUPS          Z7, 64(R10)
+	VMOVUPS          (R12), Z0
+	VFMADD231PS.BCST 520(SI), Z8, Z0
+	VMOVUPS          Z0, (R12)
+	VPSLLD           $0x08, Z9, Z9
+	VPADDD           Z11, Z9, Z9
+	VCVTDQ2PS        Z9, Z9
+	VMOVUPS          64(R12), Z0
+	VFMADD231PS.BCST 520(SI), Z9, Z0
+	VMOVUPS          Z0, 64(R12)
+	LEAQ             (R12)(R13*4), R12
+	VPSLLD           $0x08, Z12, Z12
+	VPADDD           Z14, Z12, Z12
+	VCVTDQ2PS        Z12, Z12
+	VMOVUPS          (R12), Z0
+	VFMADD231PS.BCST 524(SI), Z12, Z0
+	VMOVUPS          Z0, (R12)
+	VPSLLD           $0x08, Z13, Z13
+	VPADDD           Z15, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VMOVUPS          64(R12), Z0
+	VFMADD231PS.BCST 524(SI), Z13, Z0
+	VMOVUPS          Z0, 64(R12)
+	LEAQ             (R12)(R13*4), R12
 	ADDQ             $0x00000080, BX
-	ADDQ             $0x00000020, DI
-	ADDQ             $0x00000400, R8
-	SUBQ             $0x00000020, SI
-	JMP              cols543
-
-narrower544:
-	ADDQ $0x20, CX
-	ADDQ $0x20, DX
-	DECQ 24(AX)
-	JNZ  stripe526
+	ADDQ             $0x00000200, R8
+	ADDQ             $0x00000240, SI
+	SUBQ             $0x20, DI
+	JNZ              block517
+	ADDQ             $0x20, CX
+	ADDQ             $0x20, DX
+	DECQ             24(AX)
+	JNZ              stripe502
 	VZEROUPPER
 	RET
 
 // func foldQ8R5AVX512(args *byte)
-// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, CMOV, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, CMOV, MMX+
 TEXT ·foldQ8R5AVX512(SB), NOSPLIT, $0-8
 	MOVQ args+0(FP), AX
 	MOVQ 8(AX), CX
 	MOVQ 16(AX), DX
 
-stripe547:
+stripe519:
 	MOVQ 96(AX), BX
 	ADDQ $0x3f, BX
 	ANDQ $-64, BX
 	MOVQ 64(AX), DI
 	XORQ SI, SI
 
-tile548:
+tile520:
 	MOVQ   (CX)(SI*8), R8
 	MOVQ   SI, R10
 	SHRQ   $0x01, R10
@@ -16784,7 +17477,7 @@ tile548:
 	VPXORD Z3, Z3, Z3
 	VPXORD Z4, Z4, Z4
 
-block549:
+block521:
 	VPXORD           Z5, Z5, Z5
 	VPBROADCASTD     320(R11), Z6
 	VPXORD           Z7, Z7, Z7
@@ -16923,7 +17616,7 @@ block549:
 	ADDQ             $0x00000220, R9
 	ADDQ             $0x00000168, R11
 	SUBQ             $0x20, R12
-	JNZ              block549
+	JNZ              block521
 	VMOVUPS          Z0, (DI)
 	VMOVUPS          Z1, 256(DI)
 	VMOVUPS          Z2, 512(DI)
@@ -16932,19 +17625,19 @@ block549:
 	ADDQ             $0x40, DI
 	INCQ             SI
 	CMPQ             SI, $0x04
-	JL               tile548
+	JL               tile520
 	CMPL             112(AX), $0x00
-	JE               uncapped550
+	JE               uncapped522
 	MOVQ             64(AX), BX
 	MOVQ             $0x00000014, SI
 
-cap551:
+cap523:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+64(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+60(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+68(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+72(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -16955,18 +17648,18 @@ cap551:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+52(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+56(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+52(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+76(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+80(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+84(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+88(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+92(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -16974,12 +17667,12 @@ cap551:
 	VMOVUPS          Z1, (BX)
 	ADDQ             $0x40, BX
 	DECQ             SI
-	JNZ              cap551
+	JNZ              cap523
 
-uncapped550:
+uncapped522:
 	MOVQ         72(AX), BX
 	TESTQ        BX, BX
-	JZ           unmasked552
+	JZ           unmasked524
 	MOVQ         64(AX), SI
 	VBROADCASTSS foldConst_avx512<>+0(SB), Z0
 	MOVQ         (BX), DI
@@ -17053,7 +17746,7 @@ uncapped550:
 	VMOVUPS      Z0, K1, 1216(SI)
 	SHRQ         $0x10, BX
 
-unmasked552:
+unmasked524:
 	MOVQ 40(AX), BX
 	MOVQ 48(AX), SI
 	MOVQ 56(AX), DI
@@ -17062,7 +17755,7 @@ unmasked552:
 	SHLQ $0x02, R9
 	MOVQ $0x00000005, R10
 
-row553:
+row525:
 	VBROADCASTSS (BX), Z1
 	VMOVUPS      (R8), Z2
 	VSUBPS       Z1, Z2, Z2
@@ -17077,7 +17770,7 @@ row553:
 	VMAXPS       Z6, Z0, Z0
 	VCMPPS.BCST  $0x16, foldConst_avx512<>+4(SB), Z0, K1
 	KORTESTW     K1, K1
-	JZ           weights554
+	JZ           weights526
 	VMOVUPS      (R8), Z0
 	VMAXPS       64(R8), Z0, Z0
 	VMAXPS       128(R8), Z0, Z0
@@ -17093,16 +17786,16 @@ row553:
 	VMAXPS       Z1, Z0, Z0
 	VMOVSS       foldConst_avx512<>+0(SB), X2
 	VUCOMISS     X2, X0
-	JP           some556
-	JNE          some556
+	JP           some528
+	JNE          some528
 	VPXORD       Z0, Z0, Z0
 	VMOVUPS      Z0, (R8)
 	VMOVUPS      Z0, 64(R8)
 	VMOVUPS      Z0, 128(R8)
 	VMOVUPS      Z0, 192(R8)
-	JMP          next555
+	JMP          next527
 
-some556:
+some528:
 	VMOVSS           X0, (BX)
 	VSUBPS           Z0, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
@@ -17118,12 +17811,12 @@ some556:
 	VMOVUPS          Z2, (SI)
 	XORQ             R11, R11
 
-o557:
+o529:
 	VMULPS  (DI)(R11*1), Y3, Y1
 	VMOVUPS Y1, (DI)(R11*1)
 	ADDQ    $0x20, R11
 	CMPQ    R11, R9
-	JL      o557
+	JL      o529
 	VMOVUPS (R8), Z2
 	VSUBPS  Z0, Z2, Z2
 	VMOVUPS 64(R8), Z3
@@ -17133,7 +17826,7 @@ o557:
 	VMOVUPS 192(R8), Z5
 	VSUBPS  Z0, Z5, Z5
 
-weights554:
+weights526:
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z2, Z2
 	VREDUCEPS        $0x01, Z2, Z0
 	VBROADCASTSS     foldConst_avx512<>+12(SB), Z1
@@ -17180,332 +17873,903 @@ weights554:
 	VADDPS           (SI), Z1, Z1
 	VMOVUPS          Z1, (SI)
 
-next555:
-	ADDQ $0x04, BX
-	ADDQ $0x40, SI
-	ADDQ $0x00000100, R8
-	ADDQ R9, DI
-	DECQ R10
-	JNZ  row553
-	MOVQ 64(AX), BX
-	XORQ DI, DI
+next527:
+	ADDQ         $0x04, BX
+	ADDQ         $0x40, SI
+	ADDQ         $0x00000100, R8
+	ADDQ         R9, DI
+	DECQ         R10
+	JNZ          row525
+	MOVQ         64(AX), BX
+	VMOVUPS      (BX), Z0
+	VMOVUPS      64(BX), Z1
+	VMOVUPS      128(BX), Z2
+	VMOVUPS      192(BX), Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+52(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+60(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMOVUPS      Z0, (BX)
+	VMULPS       Z5, Z1, Z1
+	VMOVUPS      Z1, 64(BX)
+	VMULPS       Z5, Z2, Z2
+	VMOVUPS      Z2, 128(BX)
+	VMULPS       Z5, Z3, Z3
+	VMOVUPS      Z3, 192(BX)
+	VMULSS       foldConst_avx512<>+64(SB), X4, X4
+	VMOVSS       X4, 1952(BX)
+	VMOVUPS      256(BX), Z0
+	VMOVUPS      320(BX), Z1
+	VMOVUPS      384(BX), Z2
+	VMOVUPS      448(BX), Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+52(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+60(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMOVUPS      Z0, 256(BX)
+	VMULPS       Z5, Z1, Z1
+	VMOVUPS      Z1, 320(BX)
+	VMULPS       Z5, Z2, Z2
+	VMOVUPS      Z2, 384(BX)
+	VMULPS       Z5, Z3, Z3
+	VMOVUPS      Z3, 448(BX)
+	VMULSS       foldConst_avx512<>+64(SB), X4, X4
+	VMOVSS       X4, 1956(BX)
+	VMOVUPS      512(BX), Z0
+	VMOVUPS      576(BX), Z1
+	VMOVUPS      640(BX), Z2
+	VMOVUPS      704(BX), Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+52(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+60(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMOVUPS      Z0, 512(BX)
+	VMULPS       Z5, Z1, Z1
+	VMOVUPS      Z1, 576(BX)
+	VMULPS       Z5, Z2, Z2
+	VMOVUPS      Z2, 640(BX)
+	VMULPS       Z5, Z3, Z3
+	VMOVUPS      Z3, 704(BX)
+	VMULSS       foldConst_avx512<>+64(SB), X4, X4
+	VMOVSS       X4, 1960(BX)
+	VMOVUPS      768(BX), Z0
+	VMOVUPS      832(BX), Z1
+	VMOVUPS      896(BX), Z2
+	VMOVUPS      960(BX), Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+52(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+60(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMOVUPS      Z0, 768(BX)
+	VMULPS       Z5, Z1, Z1
+	VMOVUPS      Z1, 832(BX)
+	VMULPS       Z5, Z2, Z2
+	VMOVUPS      Z2, 896(BX)
+	VMULPS       Z5, Z3, Z3
+	VMOVUPS      Z3, 960(BX)
+	VMULSS       foldConst_avx512<>+64(SB), X4, X4
+	VMOVSS       X4, 1964(BX)
+	VMOVUPS      1024(BX), Z0
+	VMOVUPS      1088(BX), Z1
+	VMOVUPS      1152(BX), Z2
+	VMOVUPS      1216(BX), Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+52(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+60(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMOVUPS      Z0, 1024(BX)
+	VMULPS       Z5, Z1, Z1
+	VMOVUPS      Z1, 1088(BX)
+	VMULPS       Z5, Z2, Z2
+	VMOVUPS      Z2, 1152(BX)
+	VMULPS       Z5, Z3, Z3
+	VMOVUPS      Z3, 1216(BX)
+	VMULSS       foldConst_avx512<>+64(SB), X4, X4
+	VMOVSS       X4, 1968(BX)
+	MOVQ         72(AX), BX
+	TESTQ        BX, BX
+	JNZ          masked530
+	MOVL         $0x0000ffff, BX
+	KMOVW        BX, K1
+	MOVQ         (AX), BX
+	MOVQ         (CX), SI
+	ADDQ         BX, SI
+	MOVQ         8(CX), DI
+	ADDQ         BX, DI
+	MOVQ         16(CX), R8
+	ADDQ         BX, R8
+	MOVQ         24(CX), R9
+	ADDQ         BX, R9
+	MOVQ         104(AX), BX
+	MOVQ         64(AX), R10
+	MOVQ         96(AX), R11
+	ADDQ         $0x00000500, R10
+	ADDQ         BX, SI
+	ADDQ         BX, DI
+	ADDQ         BX, R8
+	ADDQ         BX, R9
 
-tile558:
+block532:
+	VCVTPH2PS.Z  (SI), K1, Z0
+	VCVTPH2PS.Z  (DI), K1, Z1
+	VCVTPH2PS.Z  (R8), K1, Z2
+	VCVTPH2PS.Z  (R9), K1, Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+68(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMULPS       Z5, Z1, Z1
+	VMULPS       Z5, Z2, Z2
+	VMULPS       Z5, Z3, Z3
+	MOVQ         64(AX), BX
+	VMULPS       (BX), Z0, Z5
+	VCVTPS2DQ    Z5, Z5
+	VMULPS       64(BX), Z1, Z6
+	VCVTPS2DQ    Z6, Z6
+	VPACKUSDW    Z6, Z5, Z5
+	VMULPS       128(BX), Z2, Z6
+	VCVTPS2DQ    Z6, Z6
+	VMULPS       192(BX), Z3, Z7
+	VCVTPS2DQ    Z7, Z7
+	VPACKUSDW    Z7, Z6, Z6
+	VPSRLW       $0x08, Z5, Z7
+	VPSRLW       $0x08, Z6, Z8
+	VPACKUSWB    Z8, Z7, Z7
+	VMOVDQU32    Z7, (R10)
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z5, Z5
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z6, Z6
+	VPACKUSWB    Z6, Z5, Z8
+	VMOVDQU32    Z8, 64(R10)
+	VMULSS       1952(BX), X4, X5
+	VMOVSS       X5, 640(R10)
+	MOVQ         64(AX), BX
+	VMULPS       256(BX), Z0, Z5
+	VCVTPS2DQ    Z5, Z5
+	VMULPS       320(BX), Z1, Z6
+	VCVTPS2DQ    Z6, Z6
+	VPACKUSDW    Z6, Z5, Z5
+	VMULPS       384(BX), Z2, Z6
+	VCVTPS2DQ    Z6, Z6
+	VMULPS       448(BX), Z3, Z7
+	VCVTPS2DQ    Z7, Z7
+	VPACKUSDW    Z7, Z6, Z6
+	VPSRLW       $0x08, Z5, Z7
+	VPSRLW       $0x08, Z6, Z8
+	VPACKUSWB    Z8, Z7, Z7
+	VMOVDQU32    Z7, 128(R10)
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z5, Z5
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z6, Z6
+	VPACKUSWB    Z6, Z5, Z8
+	VMOVDQU32    Z8, 192(R10)
+	VMULSS       1956(BX), X4, X5
+	VMOVSS       X5, 644(R10)
+	MOVQ         64(AX), BX
+	VMULPS       512(BX), Z0, Z5
+	VCVTPS2DQ    Z5, Z5
+	VMULPS       576(BX), Z1, Z6
+	VCVTPS2DQ    Z6, Z6
+	VPACKUSDW    Z6, Z5, Z5
+	VMULPS       640(BX), Z2, Z6
+	VCVTPS2DQ    Z6, Z6
+	VMULPS       704(BX), Z3, Z7
+	VCVTPS2DQ    Z7, Z7
+	VPACKUSDW    Z7, Z6, Z6
+	VPSRLW       $0x08, Z5, Z7
+	VPSRLW       $0x08, Z6, Z8
+	VPACKUSWB    Z8, Z7, Z7
+	VMOVDQU32    Z7, 256(R10)
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z5, Z5
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z6, Z6
+	VPACKUSWB    Z6, Z5, Z8
+	VMOVDQU32    Z8, 320(R10)
+	VMULSS       1960(BX), X4, X5
+	VMOVSS       X5, 648(R10)
+	MOVQ         64(AX), BX
+	VMULPS       768(BX), Z0, Z5
+	VCVTPS2DQ    Z5, Z5
+	VMULPS       832(BX), Z1, Z6
+	VCVTPS2DQ    Z6, Z6
+	VPACKUSDW    Z6, Z5, Z5
+	VMULPS       896(BX), Z2, Z6
+	VCVTPS2DQ    Z6, Z6
+	VMULPS       960(BX), Z3, Z7
+	VCVTPS2DQ    Z7, Z7
+	VPACKUSDW    Z7, Z6, Z6
+	VPSRLW       $0x08, Z5, Z7
+	VPSRLW       $0x08, Z6, Z8
+	VPACKUSWB    Z8, Z7, Z7
+	VMOVDQU32    Z7, 384(R10)
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z5, Z5
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z6, Z6
+	VPACKUSWB    Z6, Z5, Z8
+	VMOVDQU32    Z8, 448(R10)
+	VMULSS       1964(BX), X4, X5
+	VMOVSS       X5, 652(R10)
+	MOVQ         64(AX), BX
+	VMULPS       1024(BX), Z0, Z0
+	VCVTPS2DQ    Z0, Z0
+	VMULPS       1088(BX), Z1, Z1
+	VCVTPS2DQ    Z1, Z1
+	VPACKUSDW    Z1, Z0, Z0
+	VMULPS       1152(BX), Z2, Z1
+	VCVTPS2DQ    Z1, Z1
+	VMULPS       1216(BX), Z3, Z2
+	VCVTPS2DQ    Z2, Z2
+	VPACKUSDW    Z2, Z1, Z1
+	VPSRLW       $0x08, Z0, Z2
+	VPSRLW       $0x08, Z1, Z3
+	VPACKUSWB    Z3, Z2, Z2
+	VMOVDQU32    Z2, 512(R10)
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
+	VPACKUSWB    Z1, Z0, Z3
+	VMOVDQU32    Z3, 576(R10)
+	VMULSS       1968(BX), X4, X0
+	VMOVSS       X0, 656(R10)
+	ADDQ         $0x20, SI
+	ADDQ         $0x20, DI
+	ADDQ         $0x20, R8
+	ADDQ         $0x20, R9
+	ADDQ         $0x000002c0, R10
+	SUBQ         $0x20, R11
+	JNZ          block532
+	JMP          quantised531
+
+masked530:
+	MOVQ (AX), BX
+	MOVQ (CX), SI
+	ADDQ BX, SI
+	MOVQ 8(CX), DI
+	ADDQ BX, DI
+	MOVQ 16(CX), R8
+	ADDQ BX, R8
+	MOVQ 24(CX), R9
+	ADDQ BX, R9
+	MOVQ 104(AX), BX
+	MOVQ 64(AX), R10
+	MOVQ 96(AX), R11
+	ADDQ $0x00000500, R10
+	ADDQ BX, SI
+	ADDQ BX, DI
+	ADDQ BX, R8
+	ADDQ BX, R9
+
+block533:
+	MOVQ         72(AX), BX
+	MOVQ         (BX), BX
+	KMOVW        BX, K1
+	SHRQ         $0x10, BX
+	KMOVW        BX, K2
+	SHRQ         $0x10, BX
+	KMOVW        BX, K3
+	SHRQ         $0x10, BX
+	KMOVW        BX, K4
+	SHRQ         $0x10, BX
+	VCVTPH2PS.Z  (SI), K1, Z0
+	VCVTPH2PS.Z  (DI), K2, Z1
+	VCVTPH2PS.Z  (R8), K3, Z2
+	VCVTPH2PS.Z  (R9), K4, Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+68(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMULPS       Z5, Z1, Z1
+	VMULPS       Z5, Z2, Z2
+	VMULPS       Z5, Z3, Z3
+	MOVQ         64(AX), BX
+	VMULPS       (BX), Z0, Z0
+	VCVTPS2DQ    Z0, Z0
+	VMULPS       64(BX), Z1, Z1
+	VCVTPS2DQ    Z1, Z1
+	VPACKUSDW    Z1, Z0, Z0
+	VMULPS       128(BX), Z2, Z1
+	VCVTPS2DQ    Z1, Z1
+	VMULPS       192(BX), Z3, Z2
+	VCVTPS2DQ    Z2, Z2
+	VPACKUSDW    Z2, Z1, Z1
+	VPSRLW       $0x08, Z0, Z2
+	VPSRLW       $0x08, Z1, Z3
+	VPACKUSWB    Z3, Z2, Z2
+	VMOVDQU32    Z2, (R10)
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
+	VPACKUSWB    Z1, Z0, Z3
+	VMOVDQU32    Z3, 64(R10)
+	VMULSS       1952(BX), X4, X0
+	VMOVSS       X0, 640(R10)
+	MOVQ         72(AX), BX
+	MOVQ         8(BX), BX
+	KMOVW        BX, K1
+	SHRQ         $0x10, BX
+	KMOVW        BX, K2
+	SHRQ         $0x10, BX
+	KMOVW        BX, K3
+	SHRQ         $0x10, BX
+	KMOVW        BX, K4
+	SHRQ         $0x10, BX
+	VCVTPH2PS.Z  (SI), K1, Z0
+	VCVTPH2PS.Z  (DI), K2, Z1
+	VCVTPH2PS.Z  (R8), K3, Z2
+	VCVTPH2PS.Z  (R9), K4, Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+68(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMULPS       Z5, Z1, Z1
+	VMULPS       Z5, Z2, Z2
+	VMULPS       Z5, Z3, Z3
+	MOVQ         64(AX), BX
+	VMULPS       256(BX), Z0, Z0
+	VCVTPS2DQ    Z0, Z0
+	VMULPS       320(BX), Z1, Z1
+	VCVTPS2DQ    Z1, Z1
+	VPACKUSDW    Z1, Z0, Z0
+	VMULPS       384(BX), Z2, Z1
+	VCVTPS2DQ    Z1, Z1
+	VMULPS       448(BX), Z3, Z2
+	VCVTPS2DQ    Z2, Z2
+	VPACKUSDW    Z2, Z1, Z1
+	VPSRLW       $0x08, Z0, Z2
+	VPSRLW       $0x08, Z1, Z3
+	VPACKUSWB    Z3, Z2, Z2
+	VMOVDQU32    Z2, 128(R10)
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
+	VPACKUSWB    Z1, Z0, Z3
+	VMOVDQU32    Z3, 192(R10)
+	VMULSS       1956(BX), X4, X0
+	VMOVSS       X0, 644(R10)
+	MOVQ         72(AX), BX
+	MOVQ         16(BX), BX
+	KMOVW        BX, K1
+	SHRQ         $0x10, BX
+	KMOVW        BX, K2
+	SHRQ         $0x10, BX
+	KMOVW        BX, K3
+	SHRQ         $0x10, BX
+	KMOVW        BX, K4
+	SHRQ         $0x10, BX
+	VCVTPH2PS.Z  (SI), K1, Z0
+	VCVTPH2PS.Z  (DI), K2, Z1
+	VCVTPH2PS.Z  (R8), K3, Z2
+	VCVTPH2PS.Z  (R9), K4, Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+68(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMULPS       Z5, Z1, Z1
+	VMULPS       Z5, Z2, Z2
+	VMULPS       Z5, Z3, Z3
+	MOVQ         64(AX), BX
+	VMULPS       512(BX), Z0, Z0
+	VCVTPS2DQ    Z0, Z0
+	VMULPS       576(BX), Z1, Z1
+	VCVTPS2DQ    Z1, Z1
+	VPACKUSDW    Z1, Z0, Z0
+	VMULPS       640(BX), Z2, Z1
+	VCVTPS2DQ    Z1, Z1
+	VMULPS       704(BX), Z3, Z2
+	VCVTPS2DQ    Z2, Z2
+	VPACKUSDW    Z2, Z1, Z1
+	VPSRLW       $0x08, Z0, Z2
+	VPSRLW       $0x08, Z1, Z3
+	VPACKUSWB    Z3, Z2, Z2
+	VMOVDQU32    Z2, 256(R10)
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
+	VPACKUSWB    Z1, Z0, Z3
+	VMOVDQU32    Z3, 320(R10)
+	VMULSS       1960(BX), X4, X0
+	VMOVSS       X0, 648(R10)
+	MOVQ         72(AX), BX
+	MOVQ         24(BX), BX
+	KMOVW        BX, K1
+	SHRQ         $0x10, BX
+	KMOVW        BX, K2
+	SHRQ         $0x10, BX
+	KMOVW        BX, K3
+	SHRQ         $0x10, BX
+	KMOVW        BX, K4
+	SHRQ         $0x10, BX
+	VCVTPH2PS.Z  (SI), K1, Z0
+	VCVTPH2PS.Z  (DI), K2, Z1
+	VCVTPH2PS.Z  (R8), K3, Z2
+	VCVTPH2PS.Z  (R9), K4, Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+68(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMULPS       Z5, Z1, Z1
+	VMULPS       Z5, Z2, Z2
+	VMULPS       Z5, Z3, Z3
+	MOVQ         64(AX), BX
+	VMULPS       768(BX), Z0, Z0
+	VCVTPS2DQ    Z0, Z0
+	VMULPS       832(BX), Z1, Z1
+	VCVTPS2DQ    Z1, Z1
+	VPACKUSDW    Z1, Z0, Z0
+	VMULPS       896(BX), Z2, Z1
+	VCVTPS2DQ    Z1, Z1
+	VMULPS       960(BX), Z3, Z2
+	VCVTPS2DQ    Z2, Z2
+	VPACKUSDW    Z2, Z1, Z1
+	VPSRLW       $0x08, Z0, Z2
+	VPSRLW       $0x08, Z1, Z3
+	VPACKUSWB    Z3, Z2, Z2
+	VMOVDQU32    Z2, 384(R10)
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
+	VPACKUSWB    Z1, Z0, Z3
+	VMOVDQU32    Z3, 448(R10)
+	VMULSS       1964(BX), X4, X0
+	VMOVSS       X0, 652(R10)
+	MOVQ         72(AX), BX
+	MOVQ         32(BX), BX
+	KMOVW        BX, K1
+	SHRQ         $0x10, BX
+	KMOVW        BX, K2
+	SHRQ         $0x10, BX
+	KMOVW        BX, K3
+	SHRQ         $0x10, BX
+	KMOVW        BX, K4
+	SHRQ         $0x10, BX
+	VCVTPH2PS.Z  (SI), K1, Z0
+	VCVTPH2PS.Z  (DI), K2, Z1
+	VCVTPH2PS.Z  (R8), K3, Z2
+	VCVTPH2PS.Z  (R9), K4, Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+68(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMULPS       Z5, Z1, Z1
+	VMULPS       Z5, Z2, Z2
+	VMULPS       Z5, Z3, Z3
+	MOVQ         64(AX), BX
+	VMULPS       1024(BX), Z0, Z0
+	VCVTPS2DQ    Z0, Z0
+	VMULPS       1088(BX), Z1, Z1
+	VCVTPS2DQ    Z1, Z1
+	VPACKUSDW    Z1, Z0, Z0
+	VMULPS       1152(BX), Z2, Z1
+	VCVTPS2DQ    Z1, Z1
+	VMULPS       1216(BX), Z3, Z2
+	VCVTPS2DQ    Z2, Z2
+	VPACKUSDW    Z2, Z1, Z1
+	VPSRLW       $0x08, Z0, Z2
+	VPSRLW       $0x08, Z1, Z3
+	VPACKUSWB    Z3, Z2, Z2
+	VMOVDQU32    Z2, 512(R10)
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
+	VPACKUSWB    Z1, Z0, Z3
+	VMOVDQU32    Z3, 576(R10)
+	VMULSS       1968(BX), X4, X0
+	VMOVSS       X0, 656(R10)
+	ADDQ         $0x20, SI
+	ADDQ         $0x20, DI
+	ADDQ         $0x20, R8
+	ADDQ         $0x20, R9
+	ADDQ         $0x000002c0, R10
+	SUBQ         $0x20, R11
+	JNZ          block533
+
+quantised531:
+	MOVQ 56(AX), BX
+	MOVQ 64(AX), SI
+	MOVQ 96(AX), DI
+	MOVQ 104(AX), R8
+	ADDQ $0x00000500, SI
 	MOVQ 96(AX), R9
-	MOVQ (CX)(DI*8), R8
-	ADDQ (AX), R8
-	ADDQ 104(AX), R8
-	LEAQ 1280(BX), SI
+	ADDQ $0x3f, R9
+	ANDQ $-64, R9
+	ADDQ R9, R8
+	MOVQ 96(AX), R11
+	MOVQ 16(DX), R9
+	MOVQ 24(DX), R10
+	ADDQ (AX), R9
+	ADDQ (AX), R10
+	SHRQ $0x04, R11
 
-scale559:
-	VCVTPH2PS (R8), Z0
-	VMULPS    (BX), Z0, Z1
-	VMOVUPS   Z1, (SI)
-	VMULPS    256(BX), Z0, Z1
-	VMOVUPS   Z1, 256(SI)
-	VMULPS    512(BX), Z0, Z1
-	VMOVUPS   Z1, 512(SI)
-	VMULPS    768(BX), Z0, Z1
-	VMOVUPS   Z1, 768(SI)
-	VMULPS    1024(BX), Z0, Z0
-	VMOVUPS   Z0, 1024(SI)
-	ADDQ      $0x20, R8
-	ADDQ      $0x00000500, SI
-	SUBQ      $0x20, R9
-	JNZ       scale559
-	ADDQ      $0x40, BX
-	INCQ      DI
-	CMPQ      DI, $0x04
-	JL        tile558
-	MOVQ      56(AX), BX
-	MOVQ      96(AX), SI
-	MOVQ      104(AX), DI
-	XORQ      R8, R8
-	MOVQ      96(AX), R9
-	ADDQ      $0x3f, R9
-	ANDQ      $-64, R9
-	ADDQ      R9, DI
+block534:
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	VPXORD Z8, Z8, Z8
+	VPXORD Z9, Z9, Z9
+	VPXORD Z10, Z10, Z10
+	VPXORD Z11, Z11, Z11
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	VPXORD Z14, Z14, Z14
+	VPXORD Z15, Z15, Z15
+	VPXORD Z16, Z16, Z16
+	VPXORD Z17, Z17, Z17
+	VPXORD Z18, Z18, Z18
+	VPXORD Z19, Z19, Z19
+	MOVQ   80(AX), R12
+	SHRQ   $0x04, R12
 
-cols560:
-	CMPQ    SI, $0x00000040
-	JL      narrower561
-	MOVQ    96(AX), R9
-	MOVQ    BX, R10
-	VMOVUPS (R10), Z0
-	VMOVUPS 64(R10), Z1
-	VMOVUPS 128(R10), Z2
-	VMOVUPS 192(R10), Z3
-	LEAQ    (R10)(R9*4), R10
-	VMOVUPS (R10), Z4
-	VMOVUPS 64(R10), Z5
-	VMOVUPS 128(R10), Z6
-	VMOVUPS 192(R10), Z7
-	LEAQ    (R10)(R9*4), R10
-	VMOVUPS (R10), Z8
-	VMOVUPS 64(R10), Z9
-	VMOVUPS 128(R10), Z10
-	VMOVUPS 192(R10), Z11
-	LEAQ    (R10)(R9*4), R10
-	VMOVUPS (R10), Z12
-	VMOVUPS 64(R10), Z13
-	VMOVUPS 128(R10), Z14
-	VMOVUPS 192(R10), Z15
-	LEAQ    (R10)(R9*4), R10
-	VMOVUPS (R10), Z16
-	VMOVUPS 64(R10), Z17
-	VMOVUPS 128(R10), Z18
-	VMOVUPS 192(R10), Z19
-	MOVQ    80(AX), R9
-	MOVQ    96(AX), R10
-
-tile562:
-	MOVQ    R9, R14
-	SHRQ    $0x04, R14
-	MOVQ    (CX)(R14*8), R11
-	MOVQ    R14, R13
-	SHRQ    $0x01, R13
-	MOVQ    16(DX)(R13*8), R12
-	ADDQ    (AX), R12
-	MOVQ    R14, R13
-	ANDQ    $0x01, R13
-	IMULQ   104(AX), R13
-	ADDQ    R13, R12
-	MOVQ    DI, R14
-	SUBQ    104(AX), R14
-	MOVQ    96(AX), R13
-	ADDQ    $0x3f, R13
-	ANDQ    $-64, R13
-	SUBQ    R13, R14
-	ADDQ    R14, R12
-	SHLQ    $0x04, R14
-	ADDQ    R14, R12
-	ADDQ    (AX), R11
-	ADDQ    DI, R11
-	MOVQ    R9, R14
-	ANDQ    $0x0f, R14
-	MOVQ    $0x00000010, R13
-	SUBQ    R14, R13
-	IMULQ   R10, R14
-	ADDQ    R14, R11
-	MOVQ    88(AX), R14
-	SUBQ    R9, R14
-	CMPQ    R13, R14
-	CMOVQGT R14, R13
-	MOVQ    64(AX), R14
-	ADDQ    R8, R14
-	ADDQ    $0x00000500, R14
-	LEAQ    (R14)(R9*4), R14
-	ADDQ    R13, R9
-
-token563:
-	PREFETCHT1       (R12)
-	ADDQ             $0x00000040, R12
-	VPMOVSXBD        (R11), Z20
-	VCVTDQ2PS        Z20, Z20
-	VFMADD231PS.BCST (R14), Z20, Z0
-	VFMADD231PS.BCST 256(R14), Z20, Z4
-	VFMADD231PS.BCST 512(R14), Z20, Z8
-	VFMADD231PS.BCST 768(R14), Z20, Z12
-	VFMADD231PS.BCST 1024(R14), Z20, Z16
-	VPMOVSXBD        16(R11), Z20
-	VCVTDQ2PS        Z20, Z20
-	VFMADD231PS.BCST (R14), Z20, Z1
-	VFMADD231PS.BCST 256(R14), Z20, Z5
-	VFMADD231PS.BCST 512(R14), Z20, Z9
-	VFMADD231PS.BCST 768(R14), Z20, Z13
-	VFMADD231PS.BCST 1024(R14), Z20, Z17
-	VPMOVSXBD        32(R11), Z20
-	VCVTDQ2PS        Z20, Z20
-	VFMADD231PS.BCST 1280(R14), Z20, Z2
-	VFMADD231PS.BCST 1536(R14), Z20, Z6
-	VFMADD231PS.BCST 1792(R14), Z20, Z10
-	VFMADD231PS.BCST 2048(R14), Z20, Z14
-	VFMADD231PS.BCST 2304(R14), Z20, Z18
-	VPMOVSXBD        48(R11), Z20
-	VCVTDQ2PS        Z20, Z20
-	VFMADD231PS.BCST 1280(R14), Z20, Z3
-	VFMADD231PS.BCST 1536(R14), Z20, Z7
-	VFMADD231PS.BCST 1792(R14), Z20, Z11
-	VFMADD231PS.BCST 2048(R14), Z20, Z15
-	VFMADD231PS.BCST 2304(R14), Z20, Z19
-	ADDQ             R10, R11
-	ADDQ             $0x04, R14
-	DECQ             R13
-	JNZ              token563
-	PREFETCHT1       (R12)
-	ADDQ             $0x00000040, R12
-	CMPQ             R9, 88(AX)
-	JL               tile562
-	MOVQ             BX, R10
-	VMOVUPS          Z0, (R10)
-	VMOVUPS          Z1, 64(R10)
-	VMOVUPS          Z2, 128(R10)
-	VMOVUPS          Z3, 192(R10)
-	MOVQ             96(AX), R9
-	LEAQ             (R10)(R9*4), R10
-	VMOVUPS          Z4, (R10)
-	VMOVUPS          Z5, 64(R10)
-	VMOVUPS          Z6, 128(R10)
-	VMOVUPS          Z7, 192(R10)
-	MOVQ             96(AX), R9
-	LEAQ             (R10)(R9*4), R10
-	VMOVUPS          Z8, (R10)
-	VMOVUPS          Z9, 64(R10)
-	VMOVUPS          Z10, 128(R10)
-	VMOVUPS          Z11, 192(R10)
-	MOVQ             96(AX), R9
-	LEAQ             (R10)(R9*4), R10
-	VMOVUPS          Z12, (R10)
-	VMOVUPS          Z13, 64(R10)
-	VMOVUPS          Z14, 128(R10)
-	VMOVUPS          Z15, 192(R10)
-	MOVQ             96(AX), R9
-	LEAQ             (R10)(R9*4), R10
-	VMOVUPS          Z16, (R10)
-	VMOVUPS          Z17, 64(R10)
-	VMOVUPS          Z18, 128(R10)
-	VMOVUPS          Z19, 192(R10)
-	ADDQ             $0x00000100, BX
-	ADDQ             $0x00000040, DI
-	ADDQ             $0x00000a00, R8
-	SUBQ             $0x00000040, SI
-	JMP              cols560
-
-narrower561:
-cols564:
-	CMPQ    SI, $0x00000020
-	JL      narrower565
-	MOVQ    96(AX), R9
-	MOVQ    BX, R10
-	VMOVUPS (R10), Z0
-	VMOVUPS 64(R10), Z1
-	LEAQ    (R10)(R9*4), R10
-	VMOVUPS (R10), Z2
-	VMOVUPS 64(R10), Z3
-	LEAQ    (R10)(R9*4), R10
-	VMOVUPS (R10), Z4
-	VMOVUPS 64(R10), Z5
-	LEAQ    (R10)(R9*4), R10
-	VMOVUPS (R10), Z6
-	VMOVUPS 64(R10), Z7
-	LEAQ    (R10)(R9*4), R10
-	VMOVUPS (R10), Z8
-	VMOVUPS 64(R10), Z9
-	MOVQ    80(AX), R9
-	MOVQ    96(AX), R10
-
-tile566:
-	MOVQ    R9, R14
-	SHRQ    $0x04, R14
-	MOVQ    (CX)(R14*8), R11
-	MOVQ    R14, R13
-	SHRQ    $0x01, R13
-	MOVQ    16(DX)(R13*8), R12
-	ADDQ    (AX), R12
-	MOVQ    R14, R13
-	ANDQ    $0x01, R13
-	IMULQ   104(AX), R13
-	ADDQ    R13, R12
-	MOVQ    DI, R14
-	SUBQ    104(AX), R14
-	MOVQ    96(AX), R13
-	ADDQ    $0x3f, R13
-	ANDQ    $-64, R13
-	SUBQ    R13, R14
-	ADDQ    R14, R12
-	SHLQ    $0x04, R14
-	ADDQ    R14, R12
-	ADDQ    (AX), R11
-	ADDQ    DI, R11
-	MOVQ    R9, R14
-	ANDQ    $0x0f, R14
-	MOVQ    $0x00000010, R13
-	SUBQ    R14, R13
-	IMULQ   R10, R14
-	ADDQ    R14, R11
-	MOVQ    88(AX), R14
-	SUBQ    R9, R14
-	CMPQ    R13, R14
-	CMOVQGT R14, R13
-	MOVQ    64(AX), R14
-	ADDQ    R8, R14
-	ADDQ    $0x00000500, R14
-	LEAQ    (R14)(R9*4), R14
-	ADDQ    R13, R9
-
-token567:
-	PREFETCHT1       (R12)
-	ADDQ             $0x00000020, R12
-	VPMOVSXBD        (R11), Z10
-	VCVTDQ2PS        Z10, Z10
-	VFMADD231PS.BCST (R14), Z10, Z0
-	VFMADD231PS.BCST 256(R14), Z10, Z2
-	VFMADD231PS.BCST 512(R14), Z10, Z4
-	VFMADD231PS.BCST 768(R14), Z10, Z6
-	VFMADD231PS.BCST 1024(R14), Z10, Z8
-	VPMOVSXBD        16(R11), Z10
-	VCVTDQ2PS        Z10, Z10
-	VFMADD231PS.BCST (R14), Z10, Z1
-	VFMADD231PS.BCST 256(R14), Z10, Z3
-	VFMADD231PS.BCST 512(R14), Z10, Z5
-	VFMADD231PS.BCST 768(R14), Z10, Z7
-	VFMADD231PS.BCST 1024(R14), Z10, Z9
-	ADDQ             R10, R11
-	ADDQ             $0x04, R14
-	DECQ             R13
-	JNZ              token567
-	PREFETCHT1       (R12)
-	ADDQ             $0x00000020, R12
-	CMPQ             R9, 88(AX)
-	JL               tile566
-	MOVQ             BX, R10
-	VMOVUPS          Z0, (R10)
-	VMOVUPS          Z1, 64(R10)
-	MOVQ             96(AX), R9
-	LEAQ             (R10)(R9*4), R10
-	VMOVUPS          Z2, (R10)
-	VMOVUPS          Z3, 64(R10)
-	MOVQ             96(AX), R9
-	LEAQ             (R10)(R9*4), R10
-	VMOVUPS          Z4, (R10)
-	VMOVUPS          Z5, 64(R10)
-	MOVQ             96(AX), R9
-	LEAQ             (R10)(R9*4), R10
-	VMOVUPS          Z6, (R10)
-	VMOVUPS          Z7, 64(R10)
-	MOVQ             96(AX), R9
-	LEAQ             (R10)(R9*4), R10
-	VMOVUPS          Z8, (R10)
-	VMOVUPS          Z9, 64(R10)
+tile535:
+	MOVQ             (CX)(R12*8), R13
+	ADDQ             (AX), R13
+	ADDQ             R8, R13
+	LEAQ             (SI)(R12*4), R14
+	VMOVDQU32        (R13), Z20
+	VMOVDQU32        64(R13), Z21
+	VPBROADCASTD     (R14), Z22
+	VPDPBUSD         Z20, Z22, Z0
+	VPDPBUSD         Z21, Z22, Z1
+	VPBROADCASTD     64(R14), Z22
+	VPDPBUSD         Z20, Z22, Z2
+	VPDPBUSD         Z21, Z22, Z3
+	VPBROADCASTD     128(R14), Z22
+	VPDPBUSD         Z20, Z22, Z4
+	VPDPBUSD         Z21, Z22, Z5
+	VPBROADCASTD     192(R14), Z22
+	VPDPBUSD         Z20, Z22, Z6
+	VPDPBUSD         Z21, Z22, Z7
+	VPBROADCASTD     256(R14), Z22
+	VPDPBUSD         Z20, Z22, Z8
+	VPDPBUSD         Z21, Z22, Z9
+	VPBROADCASTD     320(R14), Z22
+	VPDPBUSD         Z20, Z22, Z10
+	VPDPBUSD         Z21, Z22, Z11
+	VPBROADCASTD     384(R14), Z22
+	VPDPBUSD         Z20, Z22, Z12
+	VPDPBUSD         Z21, Z22, Z13
+	VPBROADCASTD     448(R14), Z22
+	VPDPBUSD         Z20, Z22, Z14
+	VPDPBUSD         Z21, Z22, Z15
+	VPBROADCASTD     512(R14), Z22
+	VPDPBUSD         Z20, Z22, Z16
+	VPDPBUSD         Z21, Z22, Z17
+	VPBROADCASTD     576(R14), Z22
+	VPDPBUSD         Z20, Z22, Z18
+	VPDPBUSD         Z21, Z22, Z19
+	VMOVDQU32        128(R13), Z20
+	VMOVDQU32        192(R13), Z21
+	VPBROADCASTD     16(R14), Z22
+	VPDPBUSD         Z20, Z22, Z0
+	VPDPBUSD         Z21, Z22, Z1
+	VPBROADCASTD     80(R14), Z22
+	VPDPBUSD         Z20, Z22, Z2
+	VPDPBUSD         Z21, Z22, Z3
+	VPBROADCASTD     144(R14), Z22
+	VPDPBUSD         Z20, Z22, Z4
+	VPDPBUSD         Z21, Z22, Z5
+	VPBROADCASTD     208(R14), Z22
+	VPDPBUSD         Z20, Z22, Z6
+	VPDPBUSD         Z21, Z22, Z7
+	VPBROADCASTD     272(R14), Z22
+	VPDPBUSD         Z20, Z22, Z8
+	VPDPBUSD         Z21, Z22, Z9
+	VPBROADCASTD     336(R14), Z22
+	VPDPBUSD         Z20, Z22, Z10
+	VPDPBUSD         Z21, Z22, Z11
+	VPBROADCASTD     400(R14), Z22
+	VPDPBUSD         Z20, Z22, Z12
+	VPDPBUSD         Z21, Z22, Z13
+	VPBROADCASTD     464(R14), Z22
+	VPDPBUSD         Z20, Z22, Z14
+	VPDPBUSD         Z21, Z22, Z15
+	VPBROADCASTD     528(R14), Z22
+	VPDPBUSD         Z20, Z22, Z16
+	VPDPBUSD         Z21, Z22, Z17
+	VPBROADCASTD     592(R14), Z22
+	VPDPBUSD         Z20, Z22, Z18
+	VPDPBUSD         Z21, Z22, Z19
+	VMOVDQU32        256(R13), Z20
+	VMOVDQU32        320(R13), Z21
+	VPBROADCASTD     32(R14), Z22
+	VPDPBUSD         Z20, Z22, Z0
+	VPDPBUSD         Z21, Z22, Z1
+	VPBROADCASTD     96(R14), Z22
+	VPDPBUSD         Z20, Z22, Z2
+	VPDPBUSD         Z21, Z22, Z3
+	VPBROADCASTD     160(R14), Z22
+	VPDPBUSD         Z20, Z22, Z4
+	VPDPBUSD         Z21, Z22, Z5
+	VPBROADCASTD     224(R14), Z22
+	VPDPBUSD         Z20, Z22, Z6
+	VPDPBUSD         Z21, Z22, Z7
+	VPBROADCASTD     288(R14), Z22
+	VPDPBUSD         Z20, Z22, Z8
+	VPDPBUSD         Z21, Z22, Z9
+	VPBROADCASTD     352(R14), Z22
+	VPDPBUSD         Z20, Z22, Z10
+	VPDPBUSD         Z21, Z22, Z11
+	VPBROADCASTD     416(R14), Z22
+	VPDPBUSD         Z20, Z22, Z12
+	VPDPBUSD         Z21, Z22, Z13
+	VPBROADCASTD     480(R14), Z22
+	VPDPBUSD         Z20, Z22, Z14
+	VPDPBUSD         Z21, Z22, Z15
+	VPBROADCASTD     544(R14), Z22
+	VPDPBUSD         Z20, Z22, Z16
+	VPDPBUSD         Z21, Z22, Z17
+	VPBROADCASTD     608(R14), Z22
+	VPDPBUSD         Z20, Z22, Z18
+	VPDPBUSD         Z21, Z22, Z19
+	VMOVDQU32        384(R13), Z20
+	VMOVDQU32        448(R13), Z21
+	VPBROADCASTD     48(R14), Z22
+	VPDPBUSD         Z20, Z22, Z0
+	VPDPBUSD         Z21, Z22, Z1
+	VPBROADCASTD     112(R14), Z22
+	VPDPBUSD         Z20, Z22, Z2
+	VPDPBUSD         Z21, Z22, Z3
+	VPBROADCASTD     176(R14), Z22
+	VPDPBUSD         Z20, Z22, Z4
+	VPDPBUSD         Z21, Z22, Z5
+	VPBROADCASTD     240(R14), Z22
+	VPDPBUSD         Z20, Z22, Z6
+	VPDPBUSD         Z21, Z22, Z7
+	VPBROADCASTD     304(R14), Z22
+	VPDPBUSD         Z20, Z22, Z8
+	VPDPBUSD         Z21, Z22, Z9
+	VPBROADCASTD     368(R14), Z22
+	VPDPBUSD         Z20, Z22, Z10
+	VPDPBUSD         Z21, Z22, Z11
+	VPBROADCASTD     432(R14), Z22
+	VPDPBUSD         Z20, Z22, Z12
+	VPDPBUSD         Z21, Z22, Z13
+	VPBROADCASTD     496(R14), Z22
+	VPDPBUSD         Z20, Z22, Z14
+	VPDPBUSD         Z21, Z22, Z15
+	VPBROADCASTD     560(R14), Z22
+	VPDPBUSD         Z20, Z22, Z16
+	VPDPBUSD         Z21, Z22, Z17
+	VPBROADCASTD     624(R14), Z22
+	VPDPBUSD         Z20, Z22, Z18
+	VPDPBUSD         Z21, Z22, Z19
+	PREFETCHT1       (R9)
+	PREFETCHT1       64(R9)
+	PREFETCHT1       128(R9)
+	PREFETCHT1       192(R9)
+	PREFETCHT1       256(R9)
+	PREFETCHT1       320(R9)
+	PREFETCHT1       384(R9)
+	PREFETCHT1       448(R9)
+	PREFETCHT1       512(R9)
+	ADDQ             $0x00000220, R9
+	DECQ             R11
+	CMOVQEQ          R10, R9
+	INCQ             R12
+	MOVQ             R12, R13
+	SHLQ             $0x04, R13
+	CMPQ             R13, 88(AX)
+	JL               tile535
+	MOVQ             96(AX), R13
+	MOVQ             BX, R12
+	VPSLLD           $0x08, Z0, Z0
+	VPADDD           Z2, Z0, Z0
+	VCVTDQ2PS        Z0, Z0
+	VMOVUPS          (R12), Z2
+	VFMADD231PS.BCST 640(SI), Z0, Z2
+	VMOVUPS          Z2, (R12)
+	VPSLLD           $0x08, Z1, Z1
+	VPADDD           Z3, Z1, Z1
+	VCVTDQ2PS        Z1, Z1
+	VMOVUPS          64(R12), Z0
+	VFMADD231PS.BCST 640(SI), Z1, Z0
+	VMOVUPS          Z0, 64(R12)
+	LEAQ             (R12)(R13*4), R12
+	VPSLLD           $0x08, Z4, Z4
+	VPADDD           Z6, Z4, Z4
+	VCVTDQ2PS        Z4, Z4
+	VMOVUPS          (R12), Z0
+	VFMADD231PS.BCST 644(SI), Z4, Z0
+	VMOVUPS          Z0, (R12)
+	VPSLLD           $0x08, Z5, Z5
+	VPADDD           Z7, Z5, Z5
+	VCVTDQ2PS        Z5, Z5
+	VMOVUPS          64(R12), Z0
+	VFMADD231PS.BCST 644(SI), Z5, Z0
+	VMOVUPS          Z0, 64(R12)
+	LEAQ             (R12)(R13*4), R12
+	VPSLLD           $0x08, Z8, Z8
+	VPADDD           Z10, Z8, Z8
+	VCVTDQ2PS        Z8, Z8
+	VMOVUPS          (R12), Z0
+	VFMADD231PS.BCST 648(SI), Z8, Z0
+	VMOVUPS          Z0, (R12)
+	VPSLLD           $0x08, Z9, Z9
+	VPADDD           Z11, Z9, Z9
+	VCVTDQ2PS        Z9, Z9
+	VMOVUPS          64(R12), Z0
+	VFMADD231PS.BCST 648(SI), Z9, Z0
+	VMOVUPS          Z0, 64(R12)
+	LEAQ             (R12)(R13*4), R12
+	VPSLLD           $0x08, Z12, Z12
+	VPADDD           Z14, Z12, Z12
+	VCVTDQ2PS        Z12, Z12
+	VMOVUPS          (R12), Z0
+	VFMADD231PS.BCST 652(SI), Z12, Z0
+	VMOVUPS          Z0, (R12)
+	VPSLLD           $0x08, Z13, Z13
+	VPADDD           Z15, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VMOVUPS          64(R12), Z0
+	VFMADD231PS.BCST 652(SI), Z13, Z0
+	VMOVUPS          Z0, 64(R12)
+	LEAQ             (R12)(R13*4), R12
+	VPSLLD           $0x08, Z16, Z16
+	VPADDD           Z18, Z16, Z16
+	VCVTDQ2PS        Z16, Z16
+	VMOVUPS          (R12), Z0
+	VFMADD231PS.BCST 656(SI), Z16, Z0
+	VMOVUPS          Z0, (R12)
+	VPSLLD           $0x08, Z17, Z17
+	VPADDD           Z19, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VMOVUPS          64(R12), Z0
+	VFMADD231PS.BCST 656(SI), Z17, Z0
+	VMOVUPS          Z0, 64(R12)
+	LEAQ             (R12)(R13*4), R12
 	ADDQ             $0x00000080, BX
-	ADDQ             $0x00000020, DI
-	ADDQ             $0x00000500, R8
-	SUBQ             $0x00000020, SI
-	JMP              cols564
-
-narrower565:
-	ADDQ $0x20, CX
-	ADDQ $0x20, DX
-	DECQ 24(AX)
-	JNZ  stripe547
+	ADDQ             $0x00000200, R8
+	ADDQ             $0x000002c0, SI
+	SUBQ             $0x20, DI
+	JNZ              block534
+	ADDQ             $0x20, CX
+	ADDQ             $0x20, DX
+	DECQ             24(AX)
+	JNZ              stripe519
 	VZEROUPPER
 	RET
 
 // func foldQ8R6AVX512(args *byte)
-// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, CMOV, MMX+
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, CMOV, MMX+
 TEXT ·foldQ8R6AVX512(SB), NOSPLIT, $0-8
 	MOVQ args+0(FP), AX
 	MOVQ 8(AX), CX
 	MOVQ 16(AX), DX
 
-stripe568:
+stripe536:
 	MOVQ 96(AX), BX
 	ADDQ $0x3f, BX
 	ANDQ $-64, BX
 	MOVQ 64(AX), DI
 	XORQ SI, SI
 
-tile569:
+tile537:
 	MOVQ   (CX)(SI*8), R8
 	MOVQ   SI, R10
 	SHRQ   $0x01, R10
@@ -17526,7 +18790,7 @@ tile569:
 	VPXORD Z4, Z4, Z4
 	VPXORD Z5, Z5, Z5
 
-block570:
+block538:
 	VPXORD           Z6, Z6, Z6
 	VPBROADCASTD     384(R11), Z7
 	VPXORD           Z8, Z8, Z8
@@ -17688,7 +18952,7 @@ block570:
 	ADDQ             $0x00000220, R9
 	ADDQ             $0x000001b0, R11
 	SUBQ             $0x20, R12
-	JNZ              block570
+	JNZ              block538
 	VMOVUPS          Z0, (DI)
 	VMOVUPS          Z1, 256(DI)
 	VMOVUPS          Z2, 512(DI)
@@ -17698,19 +18962,19 @@ block570:
 	ADDQ             $0x40, DI
 	INCQ             SI
 	CMPQ             SI, $0x04
-	JL               tile569
+	JL               tile537
 	CMPL             112(AX), $0x00
-	JE               uncapped571
+	JE               uncapped539
 	MOVQ             64(AX), BX
 	MOVQ             $0x00000018, SI
 
-cap572:
+cap540:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+64(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+60(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+68(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+72(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -17721,18 +18985,18 @@ cap572:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+52(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+56(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+52(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+76(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+80(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+84(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+88(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+92(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -17740,12 +19004,12 @@ cap572:
 	VMOVUPS          Z1, (BX)
 	ADDQ             $0x40, BX
 	DECQ             SI
-	JNZ              cap572
+	JNZ              cap540
 
-uncapped571:
+uncapped539:
 	MOVQ         72(AX), BX
 	TESTQ        BX, BX
-	JZ           unmasked573
+	JZ           unmasked541
 	MOVQ         64(AX), SI
 	VBROADCASTSS foldConst_avx512<>+0(SB), Z0
 	MOVQ         (BX), DI
@@ -17833,7 +19097,7 @@ uncapped571:
 	VMOVUPS      Z0, K1, 1472(SI)
 	SHRQ         $0x10, BX
 
-unmasked573:
+unmasked541:
 	MOVQ 40(AX), BX
 	MOVQ 48(AX), SI
 	MOVQ 56(AX), DI
@@ -17842,7 +19106,7 @@ unmasked573:
 	SHLQ $0x02, R9
 	MOVQ $0x00000006, R10
 
-row574:
+row542:
 	VBROADCASTSS (BX), Z1
 	VMOVUPS      (R8), Z2
 	VSUBPS       Z1, Z2, Z2
@@ -17857,7 +19121,7 @@ row574:
 	VMAXPS       Z6, Z0, Z0
 	VCMPPS.BCST  $0x16, foldConst_avx512<>+4(SB), Z0, K1
 	KORTESTW     K1, K1
-	JZ           weights575
+	JZ           weights543
 	VMOVUPS      (R8), Z0
 	VMAXPS       64(R8), Z0, Z0
 	VMAXPS       128(R8), Z0, Z0
@@ -17873,16 +19137,16 @@ row574:
 	VMAXPS       Z1, Z0, Z0
 	VMOVSS       foldConst_avx512<>+0(SB), X2
 	VUCOMISS     X2, X0
-	JP           some577
-	JNE          some577
+	JP           some545
+	JNE          some545
 	VPXORD       Z0, Z0, Z0
 	VMOVUPS      Z0, (R8)
 	VMOVUPS      Z0, 64(R8)
 	VMOVUPS      Z0, 128(R8)
 	VMOVUPS      Z0, 192(R8)
-	JMP          next576
+	JMP          next544
 
-some577:
+some545:
 	VMOVSS           X0, (BX)
 	VSUBPS           Z0, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
@@ -17898,12 +19162,12 @@ some577:
 	VMOVUPS          Z2, (SI)
 	XORQ             R11, R11
 
-o578:
+o546:
 	VMULPS  (DI)(R11*1), Y3, Y1
 	VMOVUPS Y1, (DI)(R11*1)
 	ADDQ    $0x20, R11
 	CMPQ    R11, R9
-	JL      o578
+	JL      o546
 	VMOVUPS (R8), Z2
 	VSUBPS  Z0, Z2, Z2
 	VMOVUPS 64(R8), Z3
@@ -17913,7 +19177,7 @@ o578:
 	VMOVUPS 192(R8), Z5
 	VSUBPS  Z0, Z5, Z5
 
-weights575:
+weights543:
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z2, Z2
 	VREDUCEPS        $0x01, Z2, Z0
 	VBROADCASTSS     foldConst_avx512<>+12(SB), Z1
@@ -17960,340 +19224,1030 @@ weights575:
 	VADDPS           (SI), Z1, Z1
 	VMOVUPS          Z1, (SI)
 
-next576:
-	ADDQ $0x04, BX
-	ADDQ $0x40, SI
-	ADDQ $0x00000100, R8
-	ADDQ R9, DI
-	DECQ R10
-	JNZ  row574
-	MOVQ 64(AX), BX
-	XORQ DI, DI
+next544:
+	ADDQ         $0x04, BX
+	ADDQ         $0x40, SI
+	ADDQ         $0x00000100, R8
+	ADDQ         R9, DI
+	DECQ         R10
+	JNZ          row542
+	MOVQ         64(AX), BX
+	VMOVUPS      (BX), Z0
+	VMOVUPS      64(BX), Z1
+	VMOVUPS      128(BX), Z2
+	VMOVUPS      192(BX), Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+52(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+60(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMOVUPS      Z0, (BX)
+	VMULPS       Z5, Z1, Z1
+	VMOVUPS      Z1, 64(BX)
+	VMULPS       Z5, Z2, Z2
+	VMOVUPS      Z2, 128(BX)
+	VMULPS       Z5, Z3, Z3
+	VMOVUPS      Z3, 192(BX)
+	VMULSS       foldConst_avx512<>+64(SB), X4, X4
+	VMOVSS       X4, 2336(BX)
+	VMOVUPS      256(BX), Z0
+	VMOVUPS      320(BX), Z1
+	VMOVUPS      384(BX), Z2
+	VMOVUPS      448(BX), Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+52(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+60(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMOVUPS      Z0, 256(BX)
+	VMULPS       Z5, Z1, Z1
+	VMOVUPS      Z1, 320(BX)
+	VMULPS       Z5, Z2, Z2
+	VMOVUPS      Z2, 384(BX)
+	VMULPS       Z5, Z3, Z3
+	VMOVUPS      Z3, 448(BX)
+	VMULSS       foldConst_avx512<>+64(SB), X4, X4
+	VMOVSS       X4, 2340(BX)
+	VMOVUPS      512(BX), Z0
+	VMOVUPS      576(BX), Z1
+	VMOVUPS      640(BX), Z2
+	VMOVUPS      704(BX), Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+52(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+60(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMOVUPS      Z0, 512(BX)
+	VMULPS       Z5, Z1, Z1
+	VMOVUPS      Z1, 576(BX)
+	VMULPS       Z5, Z2, Z2
+	VMOVUPS      Z2, 640(BX)
+	VMULPS       Z5, Z3, Z3
+	VMOVUPS      Z3, 704(BX)
+	VMULSS       foldConst_avx512<>+64(SB), X4, X4
+	VMOVSS       X4, 2344(BX)
+	VMOVUPS      768(BX), Z0
+	VMOVUPS      832(BX), Z1
+	VMOVUPS      896(BX), Z2
+	VMOVUPS      960(BX), Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+52(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+60(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMOVUPS      Z0, 768(BX)
+	VMULPS       Z5, Z1, Z1
+	VMOVUPS      Z1, 832(BX)
+	VMULPS       Z5, Z2, Z2
+	VMOVUPS      Z2, 896(BX)
+	VMULPS       Z5, Z3, Z3
+	VMOVUPS      Z3, 960(BX)
+	VMULSS       foldConst_avx512<>+64(SB), X4, X4
+	VMOVSS       X4, 2348(BX)
+	VMOVUPS      1024(BX), Z0
+	VMOVUPS      1088(BX), Z1
+	VMOVUPS      1152(BX), Z2
+	VMOVUPS      1216(BX), Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+52(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+60(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMOVUPS      Z0, 1024(BX)
+	VMULPS       Z5, Z1, Z1
+	VMOVUPS      Z1, 1088(BX)
+	VMULPS       Z5, Z2, Z2
+	VMOVUPS      Z2, 1152(BX)
+	VMULPS       Z5, Z3, Z3
+	VMOVUPS      Z3, 1216(BX)
+	VMULSS       foldConst_avx512<>+64(SB), X4, X4
+	VMOVSS       X4, 2352(BX)
+	VMOVUPS      1280(BX), Z0
+	VMOVUPS      1344(BX), Z1
+	VMOVUPS      1408(BX), Z2
+	VMOVUPS      1472(BX), Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+52(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+60(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMOVUPS      Z0, 1280(BX)
+	VMULPS       Z5, Z1, Z1
+	VMOVUPS      Z1, 1344(BX)
+	VMULPS       Z5, Z2, Z2
+	VMOVUPS      Z2, 1408(BX)
+	VMULPS       Z5, Z3, Z3
+	VMOVUPS      Z3, 1472(BX)
+	VMULSS       foldConst_avx512<>+64(SB), X4, X4
+	VMOVSS       X4, 2356(BX)
+	MOVQ         72(AX), BX
+	TESTQ        BX, BX
+	JNZ          masked547
+	MOVL         $0x0000ffff, BX
+	KMOVW        BX, K1
+	MOVQ         (AX), BX
+	MOVQ         (CX), SI
+	ADDQ         BX, SI
+	MOVQ         8(CX), DI
+	ADDQ         BX, DI
+	MOVQ         16(CX), R8
+	ADDQ         BX, R8
+	MOVQ         24(CX), R9
+	ADDQ         BX, R9
+	MOVQ         104(AX), BX
+	MOVQ         64(AX), R10
+	MOVQ         96(AX), R11
+	ADDQ         $0x00000600, R10
+	ADDQ         BX, SI
+	ADDQ         BX, DI
+	ADDQ         BX, R8
+	ADDQ         BX, R9
 
-tile579:
+block549:
+	VCVTPH2PS.Z  (SI), K1, Z0
+	VCVTPH2PS.Z  (DI), K1, Z1
+	VCVTPH2PS.Z  (R8), K1, Z2
+	VCVTPH2PS.Z  (R9), K1, Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+68(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMULPS       Z5, Z1, Z1
+	VMULPS       Z5, Z2, Z2
+	VMULPS       Z5, Z3, Z3
+	MOVQ         64(AX), BX
+	VMULPS       (BX), Z0, Z5
+	VCVTPS2DQ    Z5, Z5
+	VMULPS       64(BX), Z1, Z6
+	VCVTPS2DQ    Z6, Z6
+	VPACKUSDW    Z6, Z5, Z5
+	VMULPS       128(BX), Z2, Z6
+	VCVTPS2DQ    Z6, Z6
+	VMULPS       192(BX), Z3, Z7
+	VCVTPS2DQ    Z7, Z7
+	VPACKUSDW    Z7, Z6, Z6
+	VPSRLW       $0x08, Z5, Z7
+	VPSRLW       $0x08, Z6, Z8
+	VPACKUSWB    Z8, Z7, Z7
+	VMOVDQU32    Z7, (R10)
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z5, Z5
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z6, Z6
+	VPACKUSWB    Z6, Z5, Z8
+	VMOVDQU32    Z8, 64(R10)
+	VMULSS       2336(BX), X4, X5
+	VMOVSS       X5, 768(R10)
+	MOVQ         64(AX), BX
+	VMULPS       256(BX), Z0, Z5
+	VCVTPS2DQ    Z5, Z5
+	VMULPS       320(BX), Z1, Z6
+	VCVTPS2DQ    Z6, Z6
+	VPACKUSDW    Z6, Z5, Z5
+	VMULPS       384(BX), Z2, Z6
+	VCVTPS2DQ    Z6, Z6
+	VMULPS       448(BX), Z3, Z7
+	VCVTPS2DQ    Z7, Z7
+	VPACKUSDW    Z7, Z6, Z6
+	VPSRLW       $0x08, Z5, Z7
+	VPSRLW       $0x08, Z6, Z8
+	VPACKUSWB    Z8, Z7, Z7
+	VMOVDQU32    Z7, 128(R10)
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z5, Z5
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z6, Z6
+	VPACKUSWB    Z6, Z5, Z8
+	VMOVDQU32    Z8, 192(R10)
+	VMULSS       2340(BX), X4, X5
+	VMOVSS       X5, 772(R10)
+	MOVQ         64(AX), BX
+	VMULPS       512(BX), Z0, Z5
+	VCVTPS2DQ    Z5, Z5
+	VMULPS       576(BX), Z1, Z6
+	VCVTPS2DQ    Z6, Z6
+	VPACKUSDW    Z6, Z5, Z5
+	VMULPS       640(BX), Z2, Z6
+	VCVTPS2DQ    Z6, Z6
+	VMULPS       704(BX), Z3, Z7
+	VCVTPS2DQ    Z7, Z7
+	VPACKUSDW    Z7, Z6, Z6
+	VPSRLW       $0x08, Z5, Z7
+	VPSRLW       $0x08, Z6, Z8
+	VPACKUSWB    Z8, Z7, Z7
+	VMOVDQU32    Z7, 256(R10)
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z5, Z5
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z6, Z6
+	VPACKUSWB    Z6, Z5, Z8
+	VMOVDQU32    Z8, 320(R10)
+	VMULSS       2344(BX), X4, X5
+	VMOVSS       X5, 776(R10)
+	MOVQ         64(AX), BX
+	VMULPS       768(BX), Z0, Z5
+	VCVTPS2DQ    Z5, Z5
+	VMULPS       832(BX), Z1, Z6
+	VCVTPS2DQ    Z6, Z6
+	VPACKUSDW    Z6, Z5, Z5
+	VMULPS       896(BX), Z2, Z6
+	VCVTPS2DQ    Z6, Z6
+	VMULPS       960(BX), Z3, Z7
+	VCVTPS2DQ    Z7, Z7
+	VPACKUSDW    Z7, Z6, Z6
+	VPSRLW       $0x08, Z5, Z7
+	VPSRLW       $0x08, Z6, Z8
+	VPACKUSWB    Z8, Z7, Z7
+	VMOVDQU32    Z7, 384(R10)
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z5, Z5
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z6, Z6
+	VPACKUSWB    Z6, Z5, Z8
+	VMOVDQU32    Z8, 448(R10)
+	VMULSS       2348(BX), X4, X5
+	VMOVSS       X5, 780(R10)
+	MOVQ         64(AX), BX
+	VMULPS       1024(BX), Z0, Z5
+	VCVTPS2DQ    Z5, Z5
+	VMULPS       1088(BX), Z1, Z6
+	VCVTPS2DQ    Z6, Z6
+	VPACKUSDW    Z6, Z5, Z5
+	VMULPS       1152(BX), Z2, Z6
+	VCVTPS2DQ    Z6, Z6
+	VMULPS       1216(BX), Z3, Z7
+	VCVTPS2DQ    Z7, Z7
+	VPACKUSDW    Z7, Z6, Z6
+	VPSRLW       $0x08, Z5, Z7
+	VPSRLW       $0x08, Z6, Z8
+	VPACKUSWB    Z8, Z7, Z7
+	VMOVDQU32    Z7, 512(R10)
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z5, Z5
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z6, Z6
+	VPACKUSWB    Z6, Z5, Z8
+	VMOVDQU32    Z8, 576(R10)
+	VMULSS       2352(BX), X4, X5
+	VMOVSS       X5, 784(R10)
+	MOVQ         64(AX), BX
+	VMULPS       1280(BX), Z0, Z0
+	VCVTPS2DQ    Z0, Z0
+	VMULPS       1344(BX), Z1, Z1
+	VCVTPS2DQ    Z1, Z1
+	VPACKUSDW    Z1, Z0, Z0
+	VMULPS       1408(BX), Z2, Z1
+	VCVTPS2DQ    Z1, Z1
+	VMULPS       1472(BX), Z3, Z2
+	VCVTPS2DQ    Z2, Z2
+	VPACKUSDW    Z2, Z1, Z1
+	VPSRLW       $0x08, Z0, Z2
+	VPSRLW       $0x08, Z1, Z3
+	VPACKUSWB    Z3, Z2, Z2
+	VMOVDQU32    Z2, 640(R10)
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
+	VPACKUSWB    Z1, Z0, Z3
+	VMOVDQU32    Z3, 704(R10)
+	VMULSS       2356(BX), X4, X0
+	VMOVSS       X0, 788(R10)
+	ADDQ         $0x20, SI
+	ADDQ         $0x20, DI
+	ADDQ         $0x20, R8
+	ADDQ         $0x20, R9
+	ADDQ         $0x00000340, R10
+	SUBQ         $0x20, R11
+	JNZ          block549
+	JMP          quantised548
+
+masked547:
+	MOVQ (AX), BX
+	MOVQ (CX), SI
+	ADDQ BX, SI
+	MOVQ 8(CX), DI
+	ADDQ BX, DI
+	MOVQ 16(CX), R8
+	ADDQ BX, R8
+	MOVQ 24(CX), R9
+	ADDQ BX, R9
+	MOVQ 104(AX), BX
+	MOVQ 64(AX), R10
+	MOVQ 96(AX), R11
+	ADDQ $0x00000600, R10
+	ADDQ BX, SI
+	ADDQ BX, DI
+	ADDQ BX, R8
+	ADDQ BX, R9
+
+block550:
+	MOVQ         72(AX), BX
+	MOVQ         (BX), BX
+	KMOVW        BX, K1
+	SHRQ         $0x10, BX
+	KMOVW        BX, K2
+	SHRQ         $0x10, BX
+	KMOVW        BX, K3
+	SHRQ         $0x10, BX
+	KMOVW        BX, K4
+	SHRQ         $0x10, BX
+	VCVTPH2PS.Z  (SI), K1, Z0
+	VCVTPH2PS.Z  (DI), K2, Z1
+	VCVTPH2PS.Z  (R8), K3, Z2
+	VCVTPH2PS.Z  (R9), K4, Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+68(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMULPS       Z5, Z1, Z1
+	VMULPS       Z5, Z2, Z2
+	VMULPS       Z5, Z3, Z3
+	MOVQ         64(AX), BX
+	VMULPS       (BX), Z0, Z0
+	VCVTPS2DQ    Z0, Z0
+	VMULPS       64(BX), Z1, Z1
+	VCVTPS2DQ    Z1, Z1
+	VPACKUSDW    Z1, Z0, Z0
+	VMULPS       128(BX), Z2, Z1
+	VCVTPS2DQ    Z1, Z1
+	VMULPS       192(BX), Z3, Z2
+	VCVTPS2DQ    Z2, Z2
+	VPACKUSDW    Z2, Z1, Z1
+	VPSRLW       $0x08, Z0, Z2
+	VPSRLW       $0x08, Z1, Z3
+	VPACKUSWB    Z3, Z2, Z2
+	VMOVDQU32    Z2, (R10)
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
+	VPACKUSWB    Z1, Z0, Z3
+	VMOVDQU32    Z3, 64(R10)
+	VMULSS       2336(BX), X4, X0
+	VMOVSS       X0, 768(R10)
+	MOVQ         72(AX), BX
+	MOVQ         8(BX), BX
+	KMOVW        BX, K1
+	SHRQ         $0x10, BX
+	KMOVW        BX, K2
+	SHRQ         $0x10, BX
+	KMOVW        BX, K3
+	SHRQ         $0x10, BX
+	KMOVW        BX, K4
+	SHRQ         $0x10, BX
+	VCVTPH2PS.Z  (SI), K1, Z0
+	VCVTPH2PS.Z  (DI), K2, Z1
+	VCVTPH2PS.Z  (R8), K3, Z2
+	VCVTPH2PS.Z  (R9), K4, Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+68(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMULPS       Z5, Z1, Z1
+	VMULPS       Z5, Z2, Z2
+	VMULPS       Z5, Z3, Z3
+	MOVQ         64(AX), BX
+	VMULPS       256(BX), Z0, Z0
+	VCVTPS2DQ    Z0, Z0
+	VMULPS       320(BX), Z1, Z1
+	VCVTPS2DQ    Z1, Z1
+	VPACKUSDW    Z1, Z0, Z0
+	VMULPS       384(BX), Z2, Z1
+	VCVTPS2DQ    Z1, Z1
+	VMULPS       448(BX), Z3, Z2
+	VCVTPS2DQ    Z2, Z2
+	VPACKUSDW    Z2, Z1, Z1
+	VPSRLW       $0x08, Z0, Z2
+	VPSRLW       $0x08, Z1, Z3
+	VPACKUSWB    Z3, Z2, Z2
+	VMOVDQU32    Z2, 128(R10)
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
+	VPACKUSWB    Z1, Z0, Z3
+	VMOVDQU32    Z3, 192(R10)
+	VMULSS       2340(BX), X4, X0
+	VMOVSS       X0, 772(R10)
+	MOVQ         72(AX), BX
+	MOVQ         16(BX), BX
+	KMOVW        BX, K1
+	SHRQ         $0x10, BX
+	KMOVW        BX, K2
+	SHRQ         $0x10, BX
+	KMOVW        BX, K3
+	SHRQ         $0x10, BX
+	KMOVW        BX, K4
+	SHRQ         $0x10, BX
+	VCVTPH2PS.Z  (SI), K1, Z0
+	VCVTPH2PS.Z  (DI), K2, Z1
+	VCVTPH2PS.Z  (R8), K3, Z2
+	VCVTPH2PS.Z  (R9), K4, Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+68(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMULPS       Z5, Z1, Z1
+	VMULPS       Z5, Z2, Z2
+	VMULPS       Z5, Z3, Z3
+	MOVQ         64(AX), BX
+	VMULPS       512(BX), Z0, Z0
+	VCVTPS2DQ    Z0, Z0
+	VMULPS       576(BX), Z1, Z1
+	VCVTPS2DQ    Z1, Z1
+	VPACKUSDW    Z1, Z0, Z0
+	VMULPS       640(BX), Z2, Z1
+	VCVTPS2DQ    Z1, Z1
+	VMULPS       704(BX), Z3, Z2
+	VCVTPS2DQ    Z2, Z2
+	VPACKUSDW    Z2, Z1, Z1
+	VPSRLW       $0x08, Z0, Z2
+	VPSRLW       $0x08, Z1, Z3
+	VPACKUSWB    Z3, Z2, Z2
+	VMOVDQU32    Z2, 256(R10)
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
+	VPACKUSWB    Z1, Z0, Z3
+	VMOVDQU32    Z3, 320(R10)
+	VMULSS       2344(BX), X4, X0
+	VMOVSS       X0, 776(R10)
+	MOVQ         72(AX), BX
+	MOVQ         24(BX), BX
+	KMOVW        BX, K1
+	SHRQ         $0x10, BX
+	KMOVW        BX, K2
+	SHRQ         $0x10, BX
+	KMOVW        BX, K3
+	SHRQ         $0x10, BX
+	KMOVW        BX, K4
+	SHRQ         $0x10, BX
+	VCVTPH2PS.Z  (SI), K1, Z0
+	VCVTPH2PS.Z  (DI), K2, Z1
+	VCVTPH2PS.Z  (R8), K3, Z2
+	VCVTPH2PS.Z  (R9), K4, Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+68(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMULPS       Z5, Z1, Z1
+	VMULPS       Z5, Z2, Z2
+	VMULPS       Z5, Z3, Z3
+	MOVQ         64(AX), BX
+	VMULPS       768(BX), Z0, Z0
+	VCVTPS2DQ    Z0, Z0
+	VMULPS       832(BX), Z1, Z1
+	VCVTPS2DQ    Z1, Z1
+	VPACKUSDW    Z1, Z0, Z0
+	VMULPS       896(BX), Z2, Z1
+	VCVTPS2DQ    Z1, Z1
+	VMULPS       960(BX), Z3, Z2
+	VCVTPS2DQ    Z2, Z2
+	VPACKUSDW    Z2, Z1, Z1
+	VPSRLW       $0x08, Z0, Z2
+	VPSRLW       $0x08, Z1, Z3
+	VPACKUSWB    Z3, Z2, Z2
+	VMOVDQU32    Z2, 384(R10)
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
+	VPACKUSWB    Z1, Z0, Z3
+	VMOVDQU32    Z3, 448(R10)
+	VMULSS       2348(BX), X4, X0
+	VMOVSS       X0, 780(R10)
+	MOVQ         72(AX), BX
+	MOVQ         32(BX), BX
+	KMOVW        BX, K1
+	SHRQ         $0x10, BX
+	KMOVW        BX, K2
+	SHRQ         $0x10, BX
+	KMOVW        BX, K3
+	SHRQ         $0x10, BX
+	KMOVW        BX, K4
+	SHRQ         $0x10, BX
+	VCVTPH2PS.Z  (SI), K1, Z0
+	VCVTPH2PS.Z  (DI), K2, Z1
+	VCVTPH2PS.Z  (R8), K3, Z2
+	VCVTPH2PS.Z  (R9), K4, Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+68(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMULPS       Z5, Z1, Z1
+	VMULPS       Z5, Z2, Z2
+	VMULPS       Z5, Z3, Z3
+	MOVQ         64(AX), BX
+	VMULPS       1024(BX), Z0, Z0
+	VCVTPS2DQ    Z0, Z0
+	VMULPS       1088(BX), Z1, Z1
+	VCVTPS2DQ    Z1, Z1
+	VPACKUSDW    Z1, Z0, Z0
+	VMULPS       1152(BX), Z2, Z1
+	VCVTPS2DQ    Z1, Z1
+	VMULPS       1216(BX), Z3, Z2
+	VCVTPS2DQ    Z2, Z2
+	VPACKUSDW    Z2, Z1, Z1
+	VPSRLW       $0x08, Z0, Z2
+	VPSRLW       $0x08, Z1, Z3
+	VPACKUSWB    Z3, Z2, Z2
+	VMOVDQU32    Z2, 512(R10)
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
+	VPACKUSWB    Z1, Z0, Z3
+	VMOVDQU32    Z3, 576(R10)
+	VMULSS       2352(BX), X4, X0
+	VMOVSS       X0, 784(R10)
+	MOVQ         72(AX), BX
+	MOVQ         40(BX), BX
+	KMOVW        BX, K1
+	SHRQ         $0x10, BX
+	KMOVW        BX, K2
+	SHRQ         $0x10, BX
+	KMOVW        BX, K3
+	SHRQ         $0x10, BX
+	KMOVW        BX, K4
+	SHRQ         $0x10, BX
+	VCVTPH2PS.Z  (SI), K1, Z0
+	VCVTPH2PS.Z  (DI), K2, Z1
+	VCVTPH2PS.Z  (R8), K3, Z2
+	VCVTPH2PS.Z  (R9), K4, Z3
+	VPMAXUD      Z0, Z1, Z4
+	VPMAXUD      Z2, Z3, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0x4e, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VSHUFF32X4   $0xb1, Z4, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0x4e, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPERMILPS    $0xb1, Z4, Z5
+	VPMAXUD      Z5, Z4, Z4
+	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
+	VMOVSS       foldConst_avx512<>+68(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Z5
+	VMULPS       Z5, Z0, Z0
+	VMULPS       Z5, Z1, Z1
+	VMULPS       Z5, Z2, Z2
+	VMULPS       Z5, Z3, Z3
+	MOVQ         64(AX), BX
+	VMULPS       1280(BX), Z0, Z0
+	VCVTPS2DQ    Z0, Z0
+	VMULPS       1344(BX), Z1, Z1
+	VCVTPS2DQ    Z1, Z1
+	VPACKUSDW    Z1, Z0, Z0
+	VMULPS       1408(BX), Z2, Z1
+	VCVTPS2DQ    Z1, Z1
+	VMULPS       1472(BX), Z3, Z2
+	VCVTPS2DQ    Z2, Z2
+	VPACKUSDW    Z2, Z1, Z1
+	VPSRLW       $0x08, Z0, Z2
+	VPSRLW       $0x08, Z1, Z3
+	VPACKUSWB    Z3, Z2, Z2
+	VMOVDQU32    Z2, 640(R10)
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
+	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
+	VPACKUSWB    Z1, Z0, Z3
+	VMOVDQU32    Z3, 704(R10)
+	VMULSS       2356(BX), X4, X0
+	VMOVSS       X0, 788(R10)
+	ADDQ         $0x20, SI
+	ADDQ         $0x20, DI
+	ADDQ         $0x20, R8
+	ADDQ         $0x20, R9
+	ADDQ         $0x00000340, R10
+	SUBQ         $0x20, R11
+	JNZ          block550
+
+quantised548:
+	MOVQ 56(AX), BX
+	MOVQ 64(AX), SI
+	MOVQ 96(AX), DI
+	MOVQ 104(AX), R8
+	ADDQ $0x00000600, SI
 	MOVQ 96(AX), R9
-	MOVQ (CX)(DI*8), R8
-	ADDQ (AX), R8
-	ADDQ 104(AX), R8
-	LEAQ 1536(BX), SI
+	ADDQ $0x3f, R9
+	ANDQ $-64, R9
+	ADDQ R9, R8
+	MOVQ 96(AX), R11
+	MOVQ 16(DX), R9
+	MOVQ 24(DX), R10
+	ADDQ (AX), R9
+	ADDQ (AX), R10
+	SHRQ $0x04, R11
 
-scale580:
-	VCVTPH2PS (R8), Z0
-	VMULPS    (BX), Z0, Z1
-	VMOVUPS   Z1, (SI)
-	VMULPS    256(BX), Z0, Z1
-	VMOVUPS   Z1, 256(SI)
-	VMULPS    512(BX), Z0, Z1
-	VMOVUPS   Z1, 512(SI)
-	VMULPS    768(BX), Z0, Z1
-	VMOVUPS   Z1, 768(SI)
-	VMULPS    1024(BX), Z0, Z1
-	VMOVUPS   Z1, 1024(SI)
-	VMULPS    1280(BX), Z0, Z0
-	VMOVUPS   Z0, 1280(SI)
-	ADDQ      $0x20, R8
-	ADDQ      $0x00000600, SI
-	SUBQ      $0x20, R9
-	JNZ       scale580
-	ADDQ      $0x40, BX
-	INCQ      DI
-	CMPQ      DI, $0x04
-	JL        tile579
-	MOVQ      56(AX), BX
-	MOVQ      96(AX), SI
-	MOVQ      104(AX), DI
-	XORQ      R8, R8
-	MOVQ      96(AX), R9
-	ADDQ      $0x3f, R9
-	ANDQ      $-64, R9
-	ADDQ      R9, DI
+block551:
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	VPXORD Z8, Z8, Z8
+	VPXORD Z9, Z9, Z9
+	VPXORD Z10, Z10, Z10
+	VPXORD Z11, Z11, Z11
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	VPXORD Z14, Z14, Z14
+	VPXORD Z15, Z15, Z15
+	VPXORD Z16, Z16, Z16
+	VPXORD Z17, Z17, Z17
+	VPXORD Z18, Z18, Z18
+	VPXORD Z19, Z19, Z19
+	VPXORD Z20, Z20, Z20
+	VPXORD Z21, Z21, Z21
+	VPXORD Z22, Z22, Z22
+	VPXORD Z23, Z23, Z23
+	MOVQ   80(AX), R12
+	SHRQ   $0x04, R12
 
-cols581:
-	CMPQ    SI, $0x00000040
-	JL      narrower582
-	MOVQ    96(AX), R9
-	MOVQ    BX, R10
-	VMOVUPS (R10), Z0
-	VMOVUPS 64(R10), Z1
-	VMOVUPS 128(R10), Z2
-	VMOVUPS 192(R10), Z3
-	LEAQ    (R10)(R9*4), R10
-	VMOVUPS (R10), Z4
-	VMOVUPS 64(R10), Z5
-	VMOVUPS 128(R10), Z6
-	VMOVUPS 192(R10), Z7
-	LEAQ    (R10)(R9*4), R10
-	VMOVUPS (R10), Z8
-	VMOVUPS 64(R10), Z9
-	VMOVUPS 128(R10), Z10
-	VMOVUPS 192(R10), Z11
-	LEAQ    (R10)(R9*4), R10
-	VMOVUPS (R10), Z12
-	VMOVUPS 64(R10), Z13
-	VMOVUPS 128(R10), Z14
-	VMOVUPS 192(R10), Z15
-	LEAQ    (R10)(R9*4), R10
-	VMOVUPS (R10), Z16
-	VMOVUPS 64(R10), Z17
-	VMOVUPS 128(R10), Z18
-	VMOVUPS 192(R10), Z19
-	LEAQ    (R10)(R9*4), R10
-	VMOVUPS (R10), Z20
-	VMOVUPS 64(R10), Z21
-	VMOVUPS 128(R10), Z22
-	VMOVUPS 192(R10), Z23
-	MOVQ    80(AX), R9
-	MOVQ    96(AX), R10
-
-tile583:
-	MOVQ    R9, R14
-	SHRQ    $0x04, R14
-	MOVQ    (CX)(R14*8), R11
-	MOVQ    R14, R13
-	SHRQ    $0x01, R13
-	MOVQ    16(DX)(R13*8), R12
-	ADDQ    (AX), R12
-	MOVQ    R14, R13
-	ANDQ    $0x01, R13
-	IMULQ   104(AX), R13
-	ADDQ    R13, R12
-	MOVQ    DI, R14
-	SUBQ    104(AX), R14
-	MOVQ    96(AX), R13
-	ADDQ    $0x3f, R13
-	ANDQ    $-64, R13
-	SUBQ    R13, R14
-	ADDQ    R14, R12
-	SHLQ    $0x04, R14
-	ADDQ    R14, R12
-	ADDQ    (AX), R11
-	ADDQ    DI, R11
-	MOVQ    R9, R14
-	ANDQ    $0x0f, R14
-	MOVQ    $0x00000010, R13
-	SUBQ    R14, R13
-	IMULQ   R10, R14
-	ADDQ    R14, R11
-	MOVQ    88(AX), R14
-	SUBQ    R9, R14
-	CMPQ    R13, R14
-	CMOVQGT R14, R13
-	MOVQ    64(AX), R14
-	ADDQ    R8, R14
-	ADDQ    $0x00000600, R14
-	LEAQ    (R14)(R9*4), R14
-	ADDQ    R13, R9
-
-token584:
-	PREFETCHT1       (R12)
-	ADDQ             $0x00000040, R12
-	VPMOVSXBD        (R11), Z24
-	VCVTDQ2PS        Z24, Z24
-	VFMADD231PS.BCST (R14), Z24, Z0
-	VFMADD231PS.BCST 256(R14), Z24, Z4
-	VFMADD231PS.BCST 512(R14), Z24, Z8
-	VFMADD231PS.BCST 768(R14), Z24, Z12
-	VFMADD231PS.BCST 1024(R14), Z24, Z16
-	VFMADD231PS.BCST 1280(R14), Z24, Z20
-	VPMOVSXBD        16(R11), Z24
-	VCVTDQ2PS        Z24, Z24
-	VFMADD231PS.BCST (R14), Z24, Z1
-	VFMADD231PS.BCST 256(R14), Z24, Z5
-	VFMADD231PS.BCST 512(R14), Z24, Z9
-	VFMADD231PS.BCST 768(R14), Z24, Z13
-	VFMADD231PS.BCST 1024(R14), Z24, Z17
-	VFMADD231PS.BCST 1280(R14), Z24, Z21
-	VPMOVSXBD        32(R11), Z24
-	VCVTDQ2PS        Z24, Z24
-	VFMADD231PS.BCST 1536(R14), Z24, Z2
-	VFMADD231PS.BCST 1792(R14), Z24, Z6
-	VFMADD231PS.BCST 2048(R14), Z24, Z10
-	VFMADD231PS.BCST 2304(R14), Z24, Z14
-	VFMADD231PS.BCST 2560(R14), Z24, Z18
-	VFMADD231PS.BCST 2816(R14), Z24, Z22
-	VPMOVSXBD        48(R11), Z24
-	VCVTDQ2PS        Z24, Z24
-	VFMADD231PS.BCST 1536(R14), Z24, Z3
-	VFMADD231PS.BCST 1792(R14), Z24, Z7
-	VFMADD231PS.BCST 2048(R14), Z24, Z11
-	VFMADD231PS.BCST 2304(R14), Z24, Z15
-	VFMADD231PS.BCST 2560(R14), Z24, Z19
-	VFMADD231PS.BCST 2816(R14), Z24, Z23
-	ADDQ             R10, R11
-	ADDQ             $0x04, R14
-	DECQ             R13
-	JNZ              token584
-	PREFETCHT1       (R12)
-	ADDQ             $0x00000040, R12
-	CMPQ             R9, 88(AX)
-	JL               tile583
-	MOVQ             BX, R10
-	VMOVUPS          Z0, (R10)
-	VMOVUPS          Z1, 64(R10)
-	VMOVUPS          Z2, 128(R10)
-	VMOVUPS          Z3, 192(R10)
-	MOVQ             96(AX), R9
-	LEAQ             (R10)(R9*4), R10
-	VMOVUPS          Z4, (R10)
-	VMOVUPS          Z5, 64(R10)
-	VMOVUPS          Z6, 128(R10)
-	VMOVUPS          Z7, 192(R10)
-	MOVQ             96(AX), R9
-	LEAQ             (R10)(R9*4), R10
-	VMOVUPS          Z8, (R10)
-	VMOVUPS          Z9, 64(R10)
-	VMOVUPS          Z10, 128(R10)
-	VMOVUPS          Z11, 192(R10)
-	MOVQ             96(AX), R9
-	LEAQ             (R10)(R9*4), R10
-	VMOVUPS          Z12, (R10)
-	VMOVUPS          Z13, 64(R10)
-	VMOVUPS          Z14, 128(R10)
-	VMOVUPS          Z15, 192(R10)
-	MOVQ             96(AX), R9
-	LEAQ             (R10)(R9*4), R10
-	VMOVUPS          Z16, (R10)
-	VMOVUPS          Z17, 64(R10)
-	VMOVUPS          Z18, 128(R10)
-	VMOVUPS          Z19, 192(R10)
-	MOVQ             96(AX), R9
-	LEAQ             (R10)(R9*4), R10
-	VMOVUPS          Z20, (R10)
-	VMOVUPS          Z21, 64(R10)
-	VMOVUPS          Z22, 128(R10)
-	VMOVUPS          Z23, 192(R10)
-	ADDQ             $0x00000100, BX
-	ADDQ             $0x00000040, DI
-	ADDQ             $0x00000c00, R8
-	SUBQ             $0x00000040, SI
-	JMP              cols581
-
-narrower582:
-cols585:
-	CMPQ    SI, $0x00000020
-	JL      narrower586
-	MOVQ    96(AX), R9
-	MOVQ    BX, R10
-	VMOVUPS (R10), Z0
-	VMOVUPS 64(R10), Z1
-	LEAQ    (R10)(R9*4), R10
-	VMOVUPS (R10), Z2
-	VMOVUPS 64(R10), Z3
-	LEAQ    (R10)(R9*4), R10
-	VMOVUPS (R10), Z4
-	VMOVUPS 64(R10), Z5
-	LEAQ    (R10)(R9*4), R10
-	VMOVUPS (R10), Z6
-	VMOVUPS 64(R10), Z7
-	LEAQ    (R10)(R9*4), R10
-	VMOVUPS (R10), Z8
-	VMOVUPS 64(R10), Z9
-	LEAQ    (R10)(R9*4), R10
-	VMOVUPS (R10), Z10
-	VMOVUPS 64(R10), Z11
-	MOVQ    80(AX), R9
-	MOVQ    96(AX), R10
-
-tile587:
-	MOVQ    R9, R14
-	SHRQ    $0x04, R14
-	MOVQ    (CX)(R14*8), R11
-	MOVQ    R14, R13
-	SHRQ    $0x01, R13
-	MOVQ    16(DX)(R13*8), R12
-	ADDQ    (AX), R12
-	MOVQ    R14, R13
-	ANDQ    $0x01, R13
-	IMULQ   104(AX), R13
-	ADDQ    R13, R12
-	MOVQ    DI, R14
-	SUBQ    104(AX), R14
-	MOVQ    96(AX), R13
-	ADDQ    $0x3f, R13
-	ANDQ    $-64, R13
-	SUBQ    R13, R14
-	ADDQ    R14, R12
-	SHLQ    $0x04, R14
-	ADDQ    R14, R12
-	ADDQ    (AX), R11
-	ADDQ    DI, R11
-	MOVQ    R9, R14
-	ANDQ    $0x0f, R14
-	MOVQ    $0x00000010, R13
-	SUBQ    R14, R13
-	IMULQ   R10, R14
-	ADDQ    R14, R11
-	MOVQ    88(AX), R14
-	SUBQ    R9, R14
-	CMPQ    R13, R14
-	CMOVQGT R14, R13
-	MOVQ    64(AX), R14
-	ADDQ    R8, R14
-	ADDQ    $0x00000600, R14
-	LEAQ    (R14)(R9*4), R14
-	ADDQ    R13, R9
-
-token588:
-	PREFETCHT1       (R12)
-	ADDQ             $0x00000020, R12
-	VPMOVSXBD        (R11), Z12
+tile552:
+	MOVQ             (CX)(R12*8), R13
+	ADDQ             (AX), R13
+	ADDQ             R8, R13
+	LEAQ             (SI)(R12*4), R14
+	VMOVDQU32        (R13), Z24
+	VMOVDQU32        64(R13), Z25
+	VPBROADCASTD     (R14), Z26
+	VPDPBUSD         Z24, Z26, Z0
+	VPDPBUSD         Z25, Z26, Z1
+	VPBROADCASTD     64(R14), Z26
+	VPDPBUSD         Z24, Z26, Z2
+	VPDPBUSD         Z25, Z26, Z3
+	VPBROADCASTD     128(R14), Z26
+	VPDPBUSD         Z24, Z26, Z4
+	VPDPBUSD         Z25, Z26, Z5
+	VPBROADCASTD     192(R14), Z26
+	VPDPBUSD         Z24, Z26, Z6
+	VPDPBUSD         Z25, Z26, Z7
+	VPBROADCASTD     256(R14), Z26
+	VPDPBUSD         Z24, Z26, Z8
+	VPDPBUSD         Z25, Z26, Z9
+	VPBROADCASTD     320(R14), Z26
+	VPDPBUSD         Z24, Z26, Z10
+	VPDPBUSD         Z25, Z26, Z11
+	VPBROADCASTD     384(R14), Z26
+	VPDPBUSD         Z24, Z26, Z12
+	VPDPBUSD         Z25, Z26, Z13
+	VPBROADCASTD     448(R14), Z26
+	VPDPBUSD         Z24, Z26, Z14
+	VPDPBUSD         Z25, Z26, Z15
+	VPBROADCASTD     512(R14), Z26
+	VPDPBUSD         Z24, Z26, Z16
+	VPDPBUSD         Z25, Z26, Z17
+	VPBROADCASTD     576(R14), Z26
+	VPDPBUSD         Z24, Z26, Z18
+	VPDPBUSD         Z25, Z26, Z19
+	VPBROADCASTD     640(R14), Z26
+	VPDPBUSD         Z24, Z26, Z20
+	VPDPBUSD         Z25, Z26, Z21
+	VPBROADCASTD     704(R14), Z26
+	VPDPBUSD         Z24, Z26, Z22
+	VPDPBUSD         Z25, Z26, Z23
+	VMOVDQU32        128(R13), Z24
+	VMOVDQU32        192(R13), Z25
+	VPBROADCASTD     16(R14), Z26
+	VPDPBUSD         Z24, Z26, Z0
+	VPDPBUSD         Z25, Z26, Z1
+	VPBROADCASTD     80(R14), Z26
+	VPDPBUSD         Z24, Z26, Z2
+	VPDPBUSD         Z25, Z26, Z3
+	VPBROADCASTD     144(R14), Z26
+	VPDPBUSD         Z24, Z26, Z4
+	VPDPBUSD         Z25, Z26, Z5
+	VPBROADCASTD     208(R14), Z26
+	VPDPBUSD         Z24, Z26, Z6
+	VPDPBUSD         Z25, Z26, Z7
+	VPBROADCASTD     272(R14), Z26
+	VPDPBUSD         Z24, Z26, Z8
+	VPDPBUSD         Z25, Z26, Z9
+	VPBROADCASTD     336(R14), Z26
+	VPDPBUSD         Z24, Z26, Z10
+	VPDPBUSD         Z25, Z26, Z11
+	VPBROADCASTD     400(R14), Z26
+	VPDPBUSD         Z24, Z26, Z12
+	VPDPBUSD         Z25, Z26, Z13
+	VPBROADCASTD     464(R14), Z26
+	VPDPBUSD         Z24, Z26, Z14
+	VPDPBUSD         Z25, Z26, Z15
+	VPBROADCASTD     528(R14), Z26
+	VPDPBUSD         Z24, Z26, Z16
+	VPDPBUSD         Z25, Z26, Z17
+	VPBROADCASTD     592(R14), Z26
+	VPDPBUSD         Z24, Z26, Z18
+	VPDPBUSD         Z25, Z26, Z19
+	VPBROADCASTD     656(R14), Z26
+	VPDPBUSD         Z24, Z26, Z20
+	VPDPBUSD         Z25, Z26, Z21
+	VPBROADCASTD     720(R14), Z26
+	VPDPBUSD         Z24, Z26, Z22
+	VPDPBUSD         Z25, Z26, Z23
+	VMOVDQU32        256(R13), Z24
+	VMOVDQU32        320(R13), Z25
+	VPBROADCASTD     32(R14), Z26
+	VPDPBUSD         Z24, Z26, Z0
+	VPDPBUSD         Z25, Z26, Z1
+	VPBROADCASTD     96(R14), Z26
+	VPDPBUSD         Z24, Z26, Z2
+	VPDPBUSD         Z25, Z26, Z3
+	VPBROADCASTD     160(R14), Z26
+	VPDPBUSD         Z24, Z26, Z4
+	VPDPBUSD         Z25, Z26, Z5
+	VPBROADCASTD     224(R14), Z26
+	VPDPBUSD         Z24, Z26, Z6
+	VPDPBUSD         Z25, Z26, Z7
+	VPBROADCASTD     288(R14), Z26
+	VPDPBUSD         Z24, Z26, Z8
+	VPDPBUSD         Z25, Z26, Z9
+	VPBROADCASTD     352(R14), Z26
+	VPDPBUSD         Z24, Z26, Z10
+	VPDPBUSD         Z25, Z26, Z11
+	VPBROADCASTD     416(R14), Z26
+	VPDPBUSD         Z24, Z26, Z12
+	VPDPBUSD         Z25, Z26, Z13
+	VPBROADCASTD     480(R14), Z26
+	VPDPBUSD         Z24, Z26, Z14
+	VPDPBUSD         Z25, Z26, Z15
+	VPBROADCASTD     544(R14), Z26
+	VPDPBUSD         Z24, Z26, Z16
+	VPDPBUSD         Z25, Z26, Z17
+	VPBROADCASTD     608(R14), Z26
+	VPDPBUSD         Z24, Z26, Z18
+	VPDPBUSD         Z25, Z26, Z19
+	VPBROADCASTD     672(R14), Z26
+	VPDPBUSD         Z24, Z26, Z20
+	VPDPBUSD         Z25, Z26, Z21
+	VPBROADCASTD     736(R14), Z26
+	VPDPBUSD         Z24, Z26, Z22
+	VPDPBUSD         Z25, Z26, Z23
+	VMOVDQU32        384(R13), Z24
+	VMOVDQU32        448(R13), Z25
+	VPBROADCASTD     48(R14), Z26
+	VPDPBUSD         Z24, Z26, Z0
+	VPDPBUSD         Z25, Z26, Z1
+	VPBROADCASTD     112(R14), Z26
+	VPDPBUSD         Z24, Z26, Z2
+	VPDPBUSD         Z25, Z26, Z3
+	VPBROADCASTD     176(R14), Z26
+	VPDPBUSD         Z24, Z26, Z4
+	VPDPBUSD         Z25, Z26, Z5
+	VPBROADCASTD     240(R14), Z26
+	VPDPBUSD         Z24, Z26, Z6
+	VPDPBUSD         Z25, Z26, Z7
+	VPBROADCASTD     304(R14), Z26
+	VPDPBUSD         Z24, Z26, Z8
+	VPDPBUSD         Z25, Z26, Z9
+	VPBROADCASTD     368(R14), Z26
+	VPDPBUSD         Z24, Z26, Z10
+	VPDPBUSD         Z25, Z26, Z11
+	VPBROADCASTD     432(R14), Z26
+	VPDPBUSD         Z24, Z26, Z12
+	VPDPBUSD         Z25, Z26, Z13
+	VPBROADCASTD     496(R14), Z26
+	VPDPBUSD         Z24, Z26, Z14
+	VPDPBUSD         Z25, Z26, Z15
+	VPBROADCASTD     560(R14), Z26
+	VPDPBUSD         Z24, Z26, Z16
+	VPDPBUSD         Z25, Z26, Z17
+	VPBROADCASTD     624(R14), Z26
+	VPDPBUSD         Z24, Z26, Z18
+	VPDPBUSD         Z25, Z26, Z19
+	VPBROADCASTD     688(R14), Z26
+	VPDPBUSD         Z24, Z26, Z20
+	VPDPBUSD         Z25, Z26, Z21
+	VPBROADCASTD     752(R14), Z26
+	VPDPBUSD         Z24, Z26, Z22
+	VPDPBUSD         Z25, Z26, Z23
+	PREFETCHT1       (R9)
+	PREFETCHT1       64(R9)
+	PREFETCHT1       128(R9)
+	PREFETCHT1       192(R9)
+	PREFETCHT1       256(R9)
+	PREFETCHT1       320(R9)
+	PREFETCHT1       384(R9)
+	PREFETCHT1       448(R9)
+	PREFETCHT1       512(R9)
+	ADDQ             $0x00000220, R9
+	DECQ             R11
+	CMOVQEQ          R10, R9
+	INCQ             R12
+	MOVQ             R12, R13
+	SHLQ             $0x04, R13
+	CMPQ             R13, 88(AX)
+	JL               tile552
+	MOVQ             96(AX), R13
+	MOVQ             BX, R12
+	VPSLLD           $0x08, Z0, Z0
+	VPADDD           Z2, Z0, Z0
+	VCVTDQ2PS        Z0, Z0
+	VMOVUPS          (R12), Z2
+	VFMADD231PS.BCST 768(SI), Z0, Z2
+	VMOVUPS          Z2, (R12)
+	VPSLLD           $0x08, Z1, Z1
+	VPADDD           Z3, Z1, Z1
+	VCVTDQ2PS        Z1, Z1
+	VMOVUPS          64(R12), Z0
+	VFMADD231PS.BCST 768(SI), Z1, Z0
+	VMOVUPS          Z0, 64(R12)
+	LEAQ             (R12)(R13*4), R12
+	VPSLLD           $0x08, Z4, Z4
+	VPADDD           Z6, Z4, Z4
+	VCVTDQ2PS        Z4, Z4
+	VMOVUPS          (R12), Z0
+	VFMADD231PS.BCST 772(SI), Z4, Z0
+	VMOVUPS          Z0, (R12)
+	VPSLLD           $0x08, Z5, Z5
+	VPADDD           Z7, Z5, Z5
+	VCVTDQ2PS        Z5, Z5
+	VMOVUPS          64(R12), Z0
+	VFMADD231PS.BCST 772(SI), Z5, Z0
+	VMOVUPS          Z0, 64(R12)
+	LEAQ             (R12)(R13*4), R12
+	VPSLLD           $0x08, Z8, Z8
+	VPADDD           Z10, Z8, Z8
+	VCVTDQ2PS        Z8, Z8
+	VMOVUPS          (R12), Z0
+	VFMADD231PS.BCST 776(SI), Z8, Z0
+	VMOVUPS          Z0, (R12)
+	VPSLLD           $0x08, Z9, Z9
+	VPADDD           Z11, Z9, Z9
+	VCVTDQ2PS        Z9, Z9
+	VMOVUPS          64(R12), Z0
+	VFMADD231PS.BCST 776(SI), Z9, Z0
+	VMOVUPS          Z0, 64(R12)
+	LEAQ             (R12)(R13*4), R12
+	VPSLLD           $0x08, Z12, Z12
+	VPADDD           Z14, Z12, Z12
 	VCVTDQ2PS        Z12, Z12
-	VFMADD231PS.BCST (R14), Z12, Z0
-	VFMADD231PS.BCST 256(R14), Z12, Z2
-	VFMADD231PS.BCST 512(R14), Z12, Z4
-	VFMADD231PS.BCST 768(R14), Z12, Z6
-	VFMADD231PS.BCST 1024(R14), Z12, Z8
-	VFMADD231PS.BCST 1280(R14), Z12, Z10
-	VPMOVSXBD        16(R11), Z12
-	VCVTDQ2PS        Z12, Z12
-	VFMADD231PS.BCST (R14), Z12, Z1
-	VFMADD231PS.BCST 256(R14), Z12, Z3
-	VFMADD231PS.BCST 512(R14), Z12, Z5
-	VFMADD231PS.BCST 768(R14), Z12, Z7
-	VFMADD231PS.BCST 1024(R14), Z12, Z9
-	VFMADD231PS.BCST 1280(R14), Z12, Z11
-	ADDQ             R10, R11
-	ADDQ             $0x04, R14
-	DECQ             R13
-	JNZ              token588
-	PREFETCHT1       (R12)
-	ADDQ             $0x00000020, R12
-	CMPQ             R9, 88(AX)
-	JL               tile587
-	MOVQ             BX, R10
-	VMOVUPS          Z0, (R10)
-	VMOVUPS          Z1, 64(R10)
-	MOVQ             96(AX), R9
-	LEAQ             (R10)(R9*4), R10
-	VMOVUPS          Z2, (R10)
-	VMOVUPS          Z3, 64(R10)
-	MOVQ             96(AX), R9
-	LEAQ             (R10)(R9*4), R10
-	VMOVUPS          Z4, (R10)
-	VMOVUPS          Z5, 64(R10)
-	MOVQ             96(AX), R9
-	LEAQ             (R10)(R9*4), R10
-	VMOVUPS          Z6, (R10)
-	VMOVUPS          Z7, 64(R10)
-	MOVQ             96(AX), R9
-	LEAQ             (R10)(R9*4), R10
-	VMOVUPS          Z8, (R10)
-	VMOVUPS          Z9, 64(R10)
-	MOVQ             96(AX), R9
-	LEAQ             (R10)(R9*4), R10
-	VMOVUPS          Z10, (R10)
-	VMOVUPS          Z11, 64(R10)
+	VMOVUPS          (R12), Z0
+	VFMADD231PS.BCST 780(SI), Z12, Z0
+	VMOVUPS          Z0, (R12)
+	VPSLLD           $0x08, Z13, Z13
+	VPADDD           Z15, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VMOVUPS          64(R12), Z0
+	VFMADD231PS.BCST 780(SI), Z13, Z0
+	VMOVUPS          Z0, 64(R12)
+	LEAQ             (R12)(R13*4), R12
+	VPSLLD           $0x08, Z16, Z16
+	VPADDD           Z18, Z16, Z16
+	VCVTDQ2PS        Z16, Z16
+	VMOVUPS          (R12), Z0
+	VFMADD231PS.BCST 784(SI), Z16, Z0
+	VMOVUPS          Z0, (R12)
+	VPSLLD           $0x08, Z17, Z17
+	VPADDD           Z19, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VMOVUPS          64(R12), Z0
+	VFMADD231PS.BCST 784(SI), Z17, Z0
+	VMOVUPS          Z0, 64(R12)
+	LEAQ             (R12)(R13*4), R12
+	VPSLLD           $0x08, Z20, Z20
+	VPADDD           Z22, Z20, Z20
+	VCVTDQ2PS        Z20, Z20
+	VMOVUPS          (R12), Z0
+	VFMADD231PS.BCST 788(SI), Z20, Z0
+	VMOVUPS          Z0, (R12)
+	VPSLLD           $0x08, Z21, Z21
+	VPADDD           Z23, Z21, Z21
+	VCVTDQ2PS        Z21, Z21
+	VMOVUPS          64(R12), Z0
+	VFMADD231PS.BCST 788(SI), Z21, Z0
+	VMOVUPS          Z0, 64(R12)
+	LEAQ             (R12)(R13*4), R12
 	ADDQ             $0x00000080, BX
-	ADDQ             $0x00000020, DI
-	ADDQ             $0x00000600, R8
-	SUBQ             $0x00000020, SI
-	JMP              cols585
-
-narrower586:
-	ADDQ $0x20, CX
-	ADDQ $0x20, DX
-	DECQ 24(AX)
-	JNZ  stripe568
+	ADDQ             $0x00000200, R8
+	ADDQ             $0x00000340, SI
+	SUBQ             $0x20, DI
+	JNZ              block551
+	ADDQ             $0x20, CX
+	ADDQ             $0x20, DX
+	DECQ             24(AX)
+	JNZ              stripe536
 	VZEROUPPER
 	RET
 

@@ -26,9 +26,11 @@ func fold2(e elem, R int) {
 	f.hide()
 	f.softmax()
 	if e.bytes == 1 {
-		f.scaleWeights()
+		f.quantiseWeights()
+		f.valuesQ8()
+	} else {
+		f.values()
 	}
-	f.values()
 	ADDQ(U8(8*tiles), f.off)
 	ADDQ(U8(8*tiles), f.ahead)
 	DECQ(at(a, argStripes))
@@ -56,9 +58,6 @@ func (f *folder2) widen(m Mem) reg.VecVirtual {
 		VPSLLD(U8(16), v, v)
 	case "F32":
 		VMOVUPS(m, v)
-	case "Q8":
-		VPMOVSXBD(m, v)
-		VCVTDQ2PS(v, v)
 	}
 	return v
 }
@@ -326,47 +325,23 @@ func (f *folder2) exp(x reg.VecVirtual) reg.VecVirtual {
 func (f *folder2) values() {
 	o, left := arg(f.a, argO), arg(f.a, argDim)
 	col := arg(f.a, argVOff) // bytes of the dimensions done, in a token's values
-	wcol := GP64()           // Q8: bytes of the scaled weights of the blocks done
-	if f.e.bytes == 1 {
-		XORQ(wcol, wcol)
-		ADDQ(q8ScaleBytes(f.a), col)
-	}
 	widths := [][]int{{8, 4, 1}, {4, 1}, {4, 1}, {2, 1}}[f.R-1]
-	if f.e.bytes == 1 {
-		widths = [][]int{{8, 4}, {4}, {4}, {2}}[f.R-1] // dimensions are a multiple of 32
-	}
 	for _, w := range widths {
 		loop, skip := label("cols"), label("narrower")
 		Label(loop)
 		CMPQ(left, U32(8*w))
 		JL(LabelRef(skip))
-		f.valueCols(o, col, wcol, w)
+		f.valueCols(o, col, w)
 		ADDQ(U32(32*w), o)
 		ADDQ(U32(8*w*f.e.bytes), col)
 		SUBQ(U32(8*w), left)
-		if f.e.bytes == 1 {
-			f.nextBlock(wcol, left, w)
-		}
 		JMP(LabelRef(loop))
 		Label(skip)
 	}
 }
 
-// nextBlock moves on to the scaled weights of the next block of 32 dimensions, if w vectors ended one.
-func (f *folder2) nextBlock(wcol, left reg.GPVirtual, w int) {
-	if w >= 4 {
-		ADDQ(U32(w/4*f.R*rowBytes), wcol)
-		return
-	}
-	inside := label("inside")
-	TESTQ(U32(31), left)
-	JNZ(LabelRef(inside))
-	ADDQ(U32(f.R*rowBytes), wcol)
-	Label(inside)
-}
-
 // valueCols does w vectors of dimensions.
-func (f *folder2) valueCols(o, col, wcol reg.GPVirtual, w int) {
+func (f *folder2) valueCols(o, col reg.GPVirtual, w int) {
 	acc := make([][]reg.VecVirtual, f.R)
 	eachRow := func(do func(r int, row reg.GPVirtual)) {
 		ptr, stride := GP64(), arg(f.a, argDim)
@@ -384,7 +359,7 @@ func (f *folder2) valueCols(o, col, wcol reg.GPVirtual, w int) {
 			VMOVUPS(at(row, 32*j), acc[r][j])
 		}
 	})
-	f.tokens(acc, col, wcol, w)
+	f.tokens(acc, col, w)
 	eachRow(func(r int, row reg.GPVirtual) {
 		for j := range w {
 			VMOVUPS(acc[r][j], at(row, 32*j))
@@ -393,28 +368,22 @@ func (f *folder2) valueCols(o, col, wcol reg.GPVirtual, w int) {
 }
 
 // tokens adds tokens [lo, hi) to the accumulators, tile by tile.
-func (f *folder2) tokens(acc [][]reg.VecVirtual, col, wcol reg.GPVirtual, w int) {
-	t := beginTokens(f.e, f.R, f.a, f.off, f.ahead, col, wcol)
+func (f *folder2) tokens(acc [][]reg.VecVirtual, col reg.GPVirtual, w int) {
+	t := beginTokens(f.e, f.a, f.off, f.ahead, col)
 	bytes := 8 * w * f.e.bytes
 	t.prefetch(bytes)
-	group := w // vectors that share a row's weight
-	if f.e.bytes == 1 {
-		group = min(w, 4)
+	wt := make([]reg.VecVirtual, f.R)
+	for r := range wt {
+		wt[r] = YMM()
+		VBROADCASTSS(at(t.p, rowBytes*r), wt[r])
 	}
-	for j := 0; j < w; j += group {
-		wt := make([]reg.VecVirtual, f.R)
-		for r := range wt {
-			wt[r] = YMM()
-			VBROADCASTSS(at(t.p, rowBytes*(j/group*f.R+r)), wt[r])
-		}
-		for i := j; i < j+group; i++ {
-			x := f.widen(at(t.v, 8*f.e.bytes*i))
-			for r := range acc {
-				VFMADD231PS(wt[r], x, acc[r][i])
-			}
+	for i := range w {
+		x := f.widen(at(t.v, 8*f.e.bytes*i))
+		for r := range acc {
+			VFMADD231PS(wt[r], x, acc[r][i])
 		}
 	}
-	t.end(f.e, f.a, bytes)
+	t.end(f.a)
 }
 
 func read2() {

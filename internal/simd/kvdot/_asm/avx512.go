@@ -30,9 +30,11 @@ func fold512(e elem, R int) {
 	f.hide()
 	f.softmax()
 	if e.bytes == 1 {
-		f.scaleWeights()
+		f.quantiseWeights()
+		f.valuesQ8()
+	} else {
+		f.values()
 	}
-	f.values()
 	ADDQ(U8(8*tiles), f.off)
 	ADDQ(U8(8*tiles), f.ahead)
 	DECQ(at(a, argStripes))
@@ -60,9 +62,6 @@ func (f *folder512) widen(m Mem) reg.VecVirtual {
 		VPSLLD(U8(16), v, v)
 	case "F32":
 		VMOVUPS(m, v)
-	case "Q8":
-		VPMOVSXBD(m, v)
-		VCVTDQ2PS(v, v)
 	}
 	return v
 }
@@ -322,17 +321,9 @@ func (f *folder512) values() {
 	o, left := arg(f.a, argO), arg(f.a, argDim)
 	col := GP64() // bytes of the dimensions done, in a token's values
 	MOVQ(at(f.a, argVOff), col)
-	wcol := GP64() // Q8: bytes of the scaled weights of the blocks done
-	if f.e.bytes == 1 {
-		XORQ(wcol, wcol)
-		ADDQ(q8ScaleBytes(f.a), col)
-	}
 	widths := []int{8, 4, 2, 1}
 	if f.R > 3 {
 		widths = widths[1:]
-	}
-	if f.e.bytes == 1 {
-		widths = widths[:len(widths)-1] // dimensions are a multiple of 32
 	}
 	for _, w := range widths {
 		loop, skip := label("cols"), label("narrower")
@@ -344,12 +335,9 @@ func (f *folder512) values() {
 			TESTQ(left, left)
 			JLE(LabelRef(skip))
 		}
-		f.valueCols(o, left, col, wcol, w)
+		f.valueCols(o, left, col, w)
 		ADDQ(U32(64*w), o)
 		ADDQ(U32(16*w*f.e.bytes), col)
-		if f.e.bytes == 1 {
-			ADDQ(U32(w/2*f.R*rowBytes), wcol)
-		}
 		SUBQ(U32(16*w), left)
 		JMP(LabelRef(loop))
 		Label(skip)
@@ -357,7 +345,7 @@ func (f *folder512) values() {
 }
 
 // valueCols does w vectors of dimensions. The last vector may be half full: w = 1 is masked.
-func (f *folder512) valueCols(o, left, col, wcol reg.GPVirtual, w int) {
+func (f *folder512) valueCols(o, left, col reg.GPVirtual, w int) {
 	var mask reg.Register
 	if w == 1 {
 		k, bits, half := K(), GP32(), label("whole")
@@ -386,7 +374,7 @@ func (f *folder512) valueCols(o, left, col, wcol reg.GPVirtual, w int) {
 			LEAQ(Mem{Base: ptr, Index: stride, Scale: 4}, ptr)
 		}
 	}
-	f.tokens(acc, col, wcol, mask, w)
+	f.tokens(acc, col, mask, w)
 	MOVQ(o, ptr)
 	for r := range acc {
 		for j := range w {
@@ -404,33 +392,22 @@ func (f *folder512) valueCols(o, left, col, wcol reg.GPVirtual, w int) {
 }
 
 // tokens adds tokens [lo, hi) to the accumulators, tile by tile.
-func (f *folder512) tokens(acc [][]reg.VecVirtual, col, wcol reg.GPVirtual, mask reg.Register, w int) {
-	t := beginTokens(f.e, f.R, f.a, f.off, f.ahead, col, wcol)
+func (f *folder512) tokens(acc [][]reg.VecVirtual, col reg.GPVirtual, mask reg.Register, w int) {
+	t := beginTokens(f.e, f.a, f.off, f.ahead, col)
 	bytes := 16 * w * f.e.bytes
 	t.prefetch(bytes)
-	group := w // vectors that share a row's weight
-	if f.e.bytes == 1 {
-		group = 2
-	}
-	for j := 0; j < w; j += group {
-		f.addVectors(acc, t.v, t.p, mask, j, group)
-	}
-	t.end(f.e, f.a, bytes)
-}
-
-// addVectors adds vectors [j, j+n) of a token's values, which all rows weigh alike.
-func (f *folder512) addVectors(acc [][]reg.VecVirtual, v, p reg.GPVirtual, mask reg.Register, j, n int) {
-	for i := j; i < j+n; i++ {
+	for i := range w {
 		var x reg.VecVirtual
-		if m := at(v, 16*f.e.bytes*i); mask != nil {
+		if m := at(t.v, 16*f.e.bytes*i); mask != nil {
 			x = f.widenMasked(m, mask)
 		} else {
 			x = f.widen(m)
 		}
 		for r := range f.R {
-			VFMADD231PS_BCST(at(p, rowBytes*(j/n*f.R+r)), x, acc[r][i])
+			VFMADD231PS_BCST(at(t.p, rowBytes*r), x, acc[r][i])
 		}
 	}
+	t.end(f.a)
 }
 
 func read512() {

@@ -88,50 +88,221 @@ func q8ScaleBytes(a reg.GPVirtual) reg.GPVirtual {
 	return n
 }
 
-// scaleWeights leaves, after the weights, p[block][r][64] = weight·(the values' scale), so that the values
-// themselves are integers.
-func (f *folder512) scaleWeights() {
-	scaleWeights(f.a, f.off, f.R, func(p, to, scale reg.GPVirtual) {
-		s := ZMM()
-		VCVTPH2PS(at(scale, 0), s)
+// Integer weights of a Q8_0 group follow its scores, per block of 32 dimensions: for every row 128 bytes, then
+// [R] scales of a line.
+//
+// A row's weights p become p·65535/max p. Times the value scales s over max s they are at most 65535, and are
+// rounded: in steps of max p·max s/65535, which is the block's scale. Both maxima are over the tokens the row
+// sees of a stripe, so that they do not depend on the rows beside it.
+const q8RowBytes = 128
+
+func q8WeightBytes(rows int) int { return rows*q8RowBytes + 64 }
+
+// quantiseWeights writes the integer weights of all rows and blocks.
+func (f *folder512) quantiseWeights() {
+	masked, done := label("masked"), label("quantised")
+	f.normaliseWeights()
+	mask, ones, all := arg(f.a, argMask), GP32(), K()
+	TESTQ(mask, mask)
+	JNZ(LabelRef(masked))
+	MOVL(U32(0xffff), ones)
+	KMOVW(ones, all)
+	seen := [tiles]reg.Register{all, all, all, all}
+	eachBlock(f.a, f.off, f.R, func(to reg.GPVirtual, v []reg.GPVirtual) {
+		s, top := f.valueScales(v, seen)
 		for r := range f.R {
-			w := ZMM()
-			VMULPS(at(p, rowBytes*r), s, w)
-			VMOVUPS(w, at(to, rowBytes*r))
+			f.quantiseRow(r, to, s, top)
 		}
 	})
+	JMP(LabelRef(done))
+	Label(masked)
+	eachBlock(f.a, f.off, f.R, func(to reg.GPVirtual, v []reg.GPVirtual) {
+		for r := range f.R {
+			bits, mask := GP64(), arg(f.a, argMask)
+			MOVQ(at(mask, 8*r), bits)
+			for t := range seen {
+				k := K()
+				KMOVW(bits.As32(), k)
+				SHRQ(U8(16), bits)
+				seen[t] = k
+			}
+			s, top := f.valueScales(v, seen)
+			f.quantiseRow(r, to, s, top)
+		}
+	})
+	Label(done)
 }
 
-// scaleWeights walks the value scales of a stripe; do handles the 16 of a tile's block.
-func scaleWeights(a, off reg.GPVirtual, rows int, do func(p, to, scale reg.GPVirtual)) {
-	tile, block := label("tile"), label("scale")
-	p, to, t := arg(a, argP), GP64(), GP64()
-	XORQ(t, t)
-	Label(tile)
-	v, left := GP64(), arg(a, argDim)
-	MOVQ(Mem{Base: off, Index: t, Scale: 8}, v)
-	ADDQ(at(a, argBase), v)
-	ADDQ(at(a, argVOff), v)
-	LEAQ(at(p, rows*rowBytes), to)
+// undo is where normaliseWeights leaves by what to multiply a row's weights again: in the padding of the first
+// block's scales.
+func undo(p reg.GPVirtual, rows, r int) Mem {
+	return at(p, rows*rowBytes+rows*q8RowBytes+32+4*r)
+}
+
+// normaliseWeights multiplies each row's weights so that the largest is 65535.
+func (f *folder512) normaliseWeights() {
+	p := arg(f.a, argP)
+	for r := range f.R {
+		var x [tiles]reg.VecVirtual
+		for t := range x {
+			x[t] = ZMM()
+			VMOVUPS(at(p, rowBytes*r+tileScores*t), x[t])
+		}
+		top := maxLanes512(x)
+		VPMAXUD_BCST(f.c(cTinyWeight), top, top)
+		inverse := ZMM()
+		VMOVSS(f.c(cMaxWeight), inverse.AsX())
+		VDIVSS(top.AsX(), inverse.AsX(), inverse.AsX())
+		VBROADCASTSS(inverse.AsX(), inverse)
+		for t := range x {
+			VMULPS(inverse, x[t], x[t])
+			VMOVUPS(x[t], at(p, rowBytes*r+tileScores*t))
+		}
+		VMULSS(f.c(cPerWeight), top.AsX(), top.AsX())
+		VMOVSS(top.AsX(), undo(p, f.R, r))
+	}
+}
+
+// maxLanes512 returns the largest number of x in every lane. None is negative, so they compare as integers, and
+// a NaN is the largest.
+func maxLanes512(x [tiles]reg.VecVirtual) reg.VecVirtual {
+	top, t := ZMM(), ZMM()
+	VPMAXUD(x[0], x[1], top)
+	VPMAXUD(x[2], x[3], t)
+	VPMAXUD(t, top, top)
+	VSHUFF32X4(U8(0x4E), top, top, t)
+	VPMAXUD(t, top, top)
+	VSHUFF32X4(U8(0xB1), top, top, t)
+	VPMAXUD(t, top, top)
+	VPERMILPS(U8(0x4E), top, t)
+	VPMAXUD(t, top, top)
+	VPERMILPS(U8(0xB1), top, t)
+	VPMAXUD(t, top, top)
+	return top
+}
+
+// valueScales returns the scales of the tokens that seen selects over the largest of them, and the largest.
+func (f *folder512) valueScales(v []reg.GPVirtual, seen [tiles]reg.Register) (s [tiles]reg.VecVirtual, top reg.VecVirtual) {
+	for t := range s {
+		s[t] = ZMM()
+		VCVTPH2PS_Z(at(v[t], 0), seen[t], s[t])
+	}
+	top = maxLanes512(s)
+	VPMAXUD_BCST(f.c(cTinyScale), top, top)
+	inverse := ZMM()
+	VMOVSS(f.c(cOne), inverse.AsX())
+	VDIVSS(top.AsX(), inverse.AsX(), inverse.AsX())
+	VBROADCASTSS(inverse.AsX(), inverse)
+	for t := range s {
+		VMULPS(inverse, s[t], s[t])
+	}
+	return s, top
+}
+
+// quantiseRow writes row r's integer weights of a block: upper bytes as [4 quads][4 tiles][4 tokens], then lower
+// bytes, and their scale.
+func (f *folder512) quantiseRow(r int, to reg.GPVirtual, s [tiles]reg.VecVirtual, top reg.VecVirtual) {
+	p := arg(f.a, argP)
+	var pair [2]reg.VecVirtual
+	for i := range pair {
+		c := [2]reg.VecVirtual{ZMM(), ZMM()}
+		for j := range c {
+			t := 2*i + j
+			VMULPS(at(p, rowBytes*r+tileScores*t), s[t], c[j])
+			VCVTPS2DQ(c[j], c[j])
+		}
+		pair[i] = ZMM()
+		VPACKUSDW(c[1], c[0], pair[i]) // of each quad of lanes of two tiles
+	}
+	upper, x := ZMM(), ZMM()
+	VPSRLW(U8(8), pair[0], upper)
+	VPSRLW(U8(8), pair[1], x)
+	VPACKUSWB(x, upper, upper)
+	VMOVDQU32(upper, at(to, q8RowBytes*r))
+	for i := range pair {
+		VPANDD_BCST(f.c(cEvenBytes), pair[i], pair[i])
+	}
+	VPACKUSWB(pair[1], pair[0], x)
+	VMOVDQU32(x, at(to, q8RowBytes*r+64))
+	scale := XMM()
+	VMULSS(undo(p, f.R, r), top.AsX(), scale)
+	VMOVSS(scale, at(to, q8RowBytes*f.R+4*r))
+}
+
+// valuesQ8 adds the weighted values of tokens [lo, hi), in whole tiles, to o: per block of 32 dimensions an
+// exact integer product, then one multiply-add.
+func (f *folder512) valuesQ8() {
+	block := label("block")
+	o, w, left, col := arg(f.a, argO), arg(f.a, argP), arg(f.a, argDim), arg(f.a, argVOff)
+	ADDQ(U32(f.R*rowBytes), w)
+	ADDQ(q8ScaleBytes(f.a), col)
+	next := beginNextValues(f.a, f.ahead, 1)
 	Label(block)
-	do(p, to, v)
-	ADDQ(U8(32), v)
-	ADDQ(U32(rows*rowBytes), to)
+	f.productQ8(o, w, col, next)
+	ADDQ(U32(128), o)
+	ADDQ(U32(512), col)
+	ADDQ(U32(q8WeightBytes(f.R)), w)
 	SUBQ(U8(32), left)
 	JNZ(LabelRef(block))
-	ADDQ(U8(tileScores), p)
-	INCQ(t)
-	CMPQ(t, U8(tiles))
-	JL(LabelRef(tile))
 }
 
-// vpdpbusd emits acc += Σ4 unsigned(k)·signed(q) per 32-bit lane, q one word for all lanes. avo does not
+// productQ8 does a block.
+func (f *folder512) productQ8(o, w, col reg.GPVirtual, next nextValues) {
+	acc := make([][2][2]reg.VecVirtual, f.R) // [upper, lower bytes][16 dimensions]
+	for r := range acc {
+		for i := range 4 {
+			acc[r][i/2][i%2] = ZMM()
+			zero512(acc[r][i/2][i%2])
+		}
+	}
+	eachTile(f.a, f.off, col, func(v, t reg.GPVirtual) {
+		wt := GP64()
+		LEAQ(Mem{Base: w, Index: t, Scale: 4}, wt)
+		for quad := range 4 {
+			x := [2]reg.VecVirtual{ZMM(), ZMM()}
+			for j := range x {
+				VMOVDQU32(at(v, 128*quad+64*j), x[j])
+			}
+			for r := range acc {
+				for half := range 2 {
+					b := ZMM()
+					VPBROADCASTD(at(wt, q8RowBytes*r+64*half+16*quad), b)
+					for j := range x {
+						vpdpbusd(x[j], b, acc[r][half][j])
+					}
+				}
+			}
+		}
+		next.prefetch(q8BlockBytes)
+	})
+	ptr, stride := GP64(), arg(f.a, argDim)
+	MOVQ(o, ptr)
+	for r := range acc {
+		for j := range 2 {
+			x, y := acc[r][0][j], ZMM()
+			VPSLLD(U8(8), x, x)
+			VPADDD(acc[r][1][j], x, x)
+			VCVTDQ2PS(x, x)
+			VMOVUPS(at(ptr, 64*j), y)
+			VFMADD231PS_BCST(at(w, q8RowBytes*f.R+4*r), x, y)
+			VMOVUPS(y, at(ptr, 64*j))
+		}
+		LEAQ(Mem{Base: ptr, Index: stride, Scale: 4}, ptr)
+	}
+}
+
+// vpdpbusd emits acc += Σ4 unsigned(k)·signed(q) per 32-bit lane, q a vector or one word in memory for all
+// lanes. avo does not
 // know AVX512_VNNI, the Go assembler does: build the instruction by hand and tell the allocator what it
 // reads and writes.
-func vpdpbusd(q Mem, k, acc reg.VecVirtual) {
+func vpdpbusd(q Op, k, acc reg.VecVirtual) {
+	var suffixes []string
+	if _, ok := q.(Mem); ok {
+		suffixes = []string{"BCST"}
+	}
 	Instruction(&ir.Instruction{
 		Opcode:   "VPDPBUSD",
-		Suffixes: []string{"BCST"},
+		Suffixes: suffixes,
 		Operands: []Op{q, k, acc},
 		Inputs:   []Op{q, k, acc},
 		Outputs:  []Op{acc},

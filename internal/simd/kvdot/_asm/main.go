@@ -128,11 +128,15 @@ const (
 	cNegInf = iota
 	cSlack  // a score may exceed its reference by this much before the reference follows
 	cLog2e
-	cPoly                           // c5 .. c0 of 2^x on [0, 1)
-	cMinExp    = iota + polyLen - 1 // AVX2 only: 2^-127 is built as 0
-	cBias                           // AVX2 only
-	cLaneBit                        // AVX2 only: bit i in lane i
-	cEvenBytes                      // AVX2 only
+	cPoly                         // c5 .. c0 of 2^x on [0, 1)
+	cMinExp  = iota + polyLen - 1 // AVX2 only: 2^-127 is built as 0
+	cBias                         // AVX2 only
+	cLaneBit                      // AVX2 only: bit i in lane i
+	cEvenBytes
+	cTinyWeight // Q8_0: no weight, no scale counts as less, so that their inverses are finite
+	cTinyScale
+	cMaxWeight // the largest integer weight
+	cPerWeight // its inverse
 	cOne
 	cTwo
 	cSign
@@ -155,6 +159,9 @@ var constantWords = []uint32{
 	127,
 	1,
 	0x00ff00ff,
+	0x0d800000,             // 2^-100
+	0x33800000,             // 2^-24, the smallest F16
+	0x477fff00, 0x37800080, // 65535 and its inverse; AVX2: 32767
 	0x3f800000, 0x40000000,
 	0x80000000, 0x7fffffff,
 	0x3f200000, // 5/8
@@ -175,8 +182,13 @@ func constants() func(int) Mem {
 		table = &t
 		for i, w := range constantWords {
 			for c := range copies {
-				if i == cLaneBit {
+				switch {
+				case i == cLaneBit:
 					w = 1 << c
+				case copies > 1 && i == cMaxWeight:
+					w = 0x46fffe00
+				case copies > 1 && i == cPerWeight:
+					w = 0x38000100
 				}
 				DATA(4*(i*copies+c), U32(w))
 			}

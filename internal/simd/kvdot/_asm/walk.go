@@ -19,14 +19,12 @@ type tokenLoop struct {
 }
 
 // beginTokens opens the loop body.
-func beginTokens(e elem, rows int, a, off, ahead, col, wcol reg.GPVirtual) tokenLoop {
+func beginTokens(e elem, a, off, ahead, col reg.GPVirtual) tokenLoop {
 	t := tokenLoop{
 		tile: label("tile"), token: label("token"), count: arg(a, argLo), row: arg(a, argDim),
 		v: GP64(), next: GP64(), left: GP64(), p: GP64(),
 	}
-	if e.bytes > 1 {
-		IMUL3Q(U32(e.bytes), t.row, t.row)
-	}
+	IMUL3Q(U32(e.bytes), t.row, t.row)
 	Label(t.tile)
 	i := GP64()
 	MOVQ(t.count, i)
@@ -35,12 +33,6 @@ func beginTokens(e elem, rows int, a, off, ahead, col, wcol reg.GPVirtual) token
 	nextHalf(a, ahead, i, 2, t.next)
 	MOVQ(col, t.p)
 	SUBQ(at(a, argVOff), t.p)
-	if e.bytes == 1 {
-		SUBQ(q8ScaleBytes(a), t.p)
-	}
-	if e.bytes == 1 { // 16 codes, 2 bytes of scales a block, have 17 bytes for every byte of a token
-		ADDQ(t.p, t.next)
-	}
 	SHLQ(U8(4), t.p)
 	ADDQ(t.p, t.next)
 	ADDQ(at(a, argBase), t.v)
@@ -56,10 +48,6 @@ func beginTokens(e elem, rows int, a, off, ahead, col, wcol reg.GPVirtual) token
 	CMPQ(t.left, i)
 	CMOVQGT(i, t.left)
 	MOVQ(at(a, argP), t.p)
-	if e.bytes == 1 { // the weights scaled for this block follow the plain ones
-		ADDQ(wcol, t.p)
-		ADDQ(U32(rows*rowBytes), t.p)
-	}
 	LEAQ(Mem{Base: t.p, Index: t.count, Scale: 4}, t.p)
 	ADDQ(t.left, t.count)
 	Label(t.token)
@@ -74,15 +62,12 @@ func (t tokenLoop) prefetch(bytes int) {
 	ADDQ(U32(bytes), t.next)
 }
 
-// end closes it; bytes is what prefetch was given.
-func (t tokenLoop) end(e elem, a reg.GPVirtual, bytes int) {
+// end closes it.
+func (t tokenLoop) end(a reg.GPVirtual) {
 	ADDQ(t.row, t.v)
 	ADDQ(U8(4), t.p)
 	DECQ(t.left)
 	JNZ(LabelRef(t.token))
-	if e.bytes == 1 {
-		t.prefetch(bytes) // the seventeenth
-	}
 	CMPQ(t.count, at(a, argHi))
 	JL(LabelRef(t.tile))
 }
@@ -132,4 +117,69 @@ func nextHalf(a, ahead, i reg.GPVirtual, first int, next reg.GPVirtual) {
 	ANDQ(U8(1), odd)
 	IMULQ(at(a, argVOff), odd)
 	ADDQ(odd, next)
+}
+
+// nextValues walks what Q8_0's value product prefetches of the next stripe, in address order: tiles 2 and 3.
+type nextValues struct{ p, second, left reg.GPVirtual }
+
+// beginNextValues starts it; passes is how often the product walks the tiles for 32 dimensions.
+func beginNextValues(a, ahead reg.GPVirtual, passes int) nextValues {
+	n := nextValues{GP64(), GP64(), arg(a, argDim)}
+	MOVQ(at(ahead, 16), n.p)
+	MOVQ(at(ahead, 24), n.second)
+	ADDQ(at(a, argBase), n.p)
+	ADDQ(at(a, argBase), n.second)
+	if passes == 1 {
+		SHRQ(U8(4), n.left) // two halves of a tile, of dim/32 blocks each
+	} else {
+		SHRQ(U8(3), n.left)
+	}
+	return n
+}
+
+// prefetch fetches bytes more.
+func (n nextValues) prefetch(bytes int) {
+	for b := 0; b < bytes; b += 64 {
+		prefetch(at(n.p, b))
+	}
+	ADDQ(U32(bytes), n.p)
+	DECQ(n.left)
+	CMOVQEQ(n.second, n.p)
+}
+
+// eachTile walks the tiles that hold tokens [lo, hi): do gets tile t's address, col bytes in.
+func eachTile(a, off, col reg.GPVirtual, do func(v, t reg.GPVirtual)) {
+	tile, t := label("tile"), arg(a, argLo)
+	SHRQ(U8(4), t)
+	Label(tile)
+	v := GP64()
+	MOVQ(Mem{Base: off, Index: t, Scale: 8}, v)
+	ADDQ(at(a, argBase), v)
+	ADDQ(col, v)
+	do(v, t)
+	INCQ(t)
+	done := GP64()
+	MOVQ(t, done)
+	SHLQ(U8(4), done)
+	CMPQ(done, at(a, argHi))
+	JL(LabelRef(tile))
+}
+
+// eachBlock walks the blocks of 32 dimensions: where their integer weights go, and the value scales of a stripe.
+func eachBlock(a, off reg.GPVirtual, rows int, do func(to reg.GPVirtual, v []reg.GPVirtual)) {
+	block := label("block")
+	v, vOff := tileAddrs(a, off, 0, tiles), arg(a, argVOff)
+	to, left := arg(a, argP), arg(a, argDim)
+	ADDQ(U32(rows*rowBytes), to)
+	for _, p := range v {
+		ADDQ(vOff, p)
+	}
+	Label(block)
+	do(to, v)
+	for _, p := range v {
+		ADDQ(U8(32), p)
+	}
+	ADDQ(U32(q8WeightBytes(rows)), to)
+	SUBQ(U8(32), left)
+	JNZ(LabelRef(block))
 }
