@@ -269,40 +269,46 @@ func (l *launcher) mailboxes(warps int64) {
 	}
 }
 
-// chunks are 32 to 1,024 tiles a CTA.
+// chunks are powers of two of tiles, and what makes one wave.
 func (l *launcher) chunks() {
+	slots := int64(l.lim.Launch.residency(l.chunk).CTAs)
+	if slots < 1 || !l.r.may(CombineChunk) && !l.r.may(CombineSecond) {
+		return
+	}
+	if p := slots / l.pairs; p > 1 {
+		l.chunksOf(max(ceilDiv(l.tiles, p), l.chunk), slots)
+	}
+	for chunk := l.chunk; chunk <= 1024 && chunk < l.tiles; chunk *= 2 {
+		l.chunksOf(chunk, slots)
+	}
+}
+
+// chunksOf offers chunks of that many tiles.
+func (l *launcher) chunksOf(chunk, slots int64) {
 	c := &l.lim.Launch
-	slots := int64(c.residency(l.chunk).CTAs)
-	for chunk := int64(32); chunk <= 1024; chunk *= 2 {
-		p := ceilDiv(l.tiles, chunk)
-		if p < 2 || slots < 1 {
-			return
-		}
-		if l.r.ChunkCTAs > 0 && p*l.pairs > int64(l.r.ChunkCTAs) {
-			continue
-		}
-		size := min(chunk, l.tiles)
-		work := ceilDiv(l.total, size) // CTAs that find tokens
-		if l.total < l.pairs*l.tiles {
-			work += l.pairs / 2 // half a chunk a sequence is missing from its last one
-		}
-		waves := ceilDiv(work, slots)
-		cost := c.ChunkNS + p*c.ChunkEa + (waves-1)*c.WaveNS
-		perSlot := waves * size
-		if waves > 2 { // CTAs drift apart, and the last wave costs what it holds
-			perSlot = ceilDiv(work*size, slots) + size/2
-		}
-		cost += l.baseNS(l.chunk, perSlot)
-		even := Launch{Combine: CombineChunk, Warps: int(l.chunk), Splits: int(p), Chunk: int(chunk) * TileTokens, CTAs: int(l.pairs * p), EstNS: cost}
-		even.EstNS += (l.pairs*p - work) / slots * c.WaveNS / 4 // CTAs that return at once
-		if l.r.may(CombineChunk) {
-			l.offer(even)
-		}
-		if l.r.may(CombineSecond) {
-			even.Combine = CombineSecond
-			even.EstNS += c.SecondNS + p*c.SecondEa - c.ChunkNS - p*c.ChunkEa
-			l.offer(even)
-		}
+	p := ceilDiv(l.tiles, chunk)
+	if p < 2 || l.r.ChunkCTAs > 0 && p*l.pairs > int64(l.r.ChunkCTAs) {
+		return
+	}
+	work := ceilDiv(l.total, chunk) // CTAs that find tokens
+	if l.total < l.pairs*l.tiles {
+		work += l.pairs / 2 // half a chunk a sequence is missing from its last one
+	}
+	waves := ceilDiv(work, slots)
+	perSlot := waves * chunk
+	if waves > 2 { // CTAs drift apart, and the last wave costs what it holds
+		perSlot = ceilDiv(work*chunk, slots) + chunk/2
+	}
+	ns := l.baseNS(l.chunk, perSlot) + (waves-1)*c.WaveNS
+	ns += (l.pairs*p - work) / slots * c.WaveNS / 4 // CTAs that return at once
+	launch := Launch{Combine: CombineChunk, Warps: int(l.chunk), Splits: int(p), Chunk: int(chunk) * TileTokens, CTAs: int(l.pairs * p)}
+	if l.r.may(CombineChunk) {
+		launch.EstNS = ns + c.ChunkNS + p*c.ChunkEa
+		l.offer(launch)
+	}
+	if l.r.may(CombineSecond) {
+		launch.Combine, launch.EstNS = CombineSecond, ns+c.SecondNS+p*c.SecondEa
+		l.offer(launch)
 	}
 }
 
