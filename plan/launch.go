@@ -43,13 +43,14 @@ const TileTokens = 16
 // from a number of SMs: an H200 of 132 SMs holds 7 clusters of 16, not 8, and the eighth would double the
 // time.
 type Residency struct {
-	CTAs     int    `json:"ctas"`     // without clusters
+	CTAs     int    `json:"ctas"`     // that have nothing to do with each other
+	Mailbox  int    `json:"mailbox"`  // of a cooperative launch
 	Clusters [5]int `json:"clusters"` // of 1<<i CTAs
 }
 
 // scale is the residency of a GPU with n SMs, as far as it can be known from that of one with of.
 func (r Residency) scale(n, of int) Residency {
-	r.CTAs = r.CTAs * n / of
+	r.CTAs, r.Mailbox = r.CTAs*n/of, r.Mailbox*n/of
 	for i := range r.Clusters {
 		r.Clusters[i] = r.Clusters[i] * n / of
 	}
@@ -259,7 +260,7 @@ func (l *launcher) mailboxes(warps int64) {
 		return
 	}
 	c := &l.lim.Launch
-	most := min(int64(c.residency(warps).CTAs)/l.pairs, ceilDiv(l.tiles, warps))
+	most := min(int64(c.residency(warps).Mailbox)/l.pairs, ceilDiv(l.tiles, warps))
 	for p := int64(2); p <= most; p++ {
 		if !l.slices(p, warps) || p > 2 && p < most && l.share(p, warps) == l.share(p-1, warps) {
 			continue // more States for the same share

@@ -66,7 +66,7 @@ func TestLaunchFits(t *testing.T) {
 				t.Error(what, "clusters are not resident")
 			}
 		case CombineMailbox:
-			if (r.Slice+l.Splits-1)/l.Splits > 32*l.Warps || l.CTAs != pairs*l.Splits || l.CTAs > res.CTAs {
+			if (r.Slice+l.Splits-1)/l.Splits > 32*l.Warps || l.CTAs != pairs*l.Splits || l.CTAs > res.Mailbox {
 				t.Error(what, "CTAs are not resident")
 			}
 		case CombineChunk, CombineSecond, CombineNone:

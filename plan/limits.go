@@ -50,8 +50,8 @@ func H200() Limits {
 		ItemNS: 1000, MergeNS: 900, MergeFanIn: 32,
 		WorkerBytesPerUS: 100_000, SharedBytesPerUS: 7_000_000, MACsPerUS: 2_000_000, MergeBytesPerUS: 33_000,
 		Launch: LaunchCosts{
-			W4:     Residency{CTAs: 132, Clusters: [5]int{132, 66, 30, 15, 7}},
-			W8:     Residency{CTAs: 132, Clusters: [5]int{132, 66, 30, 15, 7}},
+			W4:     Residency{CTAs: 132, Mailbox: 132, Clusters: [5]int{132, 66, 30, 15, 7}},
+			W8:     Residency{CTAs: 132, Mailbox: 132, Clusters: [5]int{132, 66, 30, 15, 7}},
 			BaseNS: 2250, W8NS: 100, W4ReadPct: 2, ClusterNS: 400, ClusterEa: 44, MailboxNS: 1500, MailboxEa: 13,
 			ChunkNS: 1900, ChunkEa: 90, SecondNS: 2300, SecondEa: 30, WaveNS: 400,
 		},
@@ -64,7 +64,7 @@ func A100() Limits {
 	l.Name, l.Workers = "a100", 108
 	l.WorkerBytesPerUS, l.SharedBytesPerUS = 44_000, 2_900_000
 	l.MACsPerUS, l.MergeBytesPerUS = 1_000_000, 20_000
-	l.Launch.W4, l.Launch.W8 = Residency{CTAs: 108}, Residency{CTAs: 108} // clusters came with Hopper
+	l.Launch.W4, l.Launch.W8 = Residency{CTAs: 108, Mailbox: 108}, Residency{CTAs: 108, Mailbox: 108} // clusters came with Hopper
 	return l
 }
 
