@@ -120,9 +120,10 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 	if r.MaxTokens > 0 {
 		limit = min(limit, r.MaxTokens)
 	}
+	sampler.Reserve(limit)
 	s := &sequence{
 		ctx: ctx, req: r, limit: limit, sampler: sampler, refused: -1, space: -1,
-		tokens: append(make([]int32, 0, len(r.Prompt)+min(limit, 4096)), r.Prompt...),
+		tokens: append(make([]int32, 0, len(r.Prompt)+limit), r.Prompt...),
 		stream: &Stream{e: e, tokens: make(chan Token, streamBuffer), prompt: len(r.Prompt)},
 	}
 	s.unhook = context.AfterFunc(ctx, e.signal) // before the loop can see s

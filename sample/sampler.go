@@ -21,7 +21,7 @@ type Sampler struct {
 
 	bias    []edit         // Params.LogitBias
 	outputs []output       // what penalties apply to
-	place   map[int32]int  // index in outputs by token
+	place   []int32        // [vocab] index in outputs by token, -1: none; nil without penalties
 	undo    []edit         // logits before bias and penalties
 	top     []TokenLogProb // [≤ TopLogProbs]
 	logProb float32
@@ -69,14 +69,35 @@ func (s *Sampler) Reset(p Params) error {
 		}
 		bias = append(bias, edit{tok, b})
 	}
+	if s.place == nil && p.penalises() {
+		s.place = make([]int32, s.vocab)
+		for i := range s.place {
+			s.place[i] = -1
+		}
+	}
+	for _, o := range s.outputs {
+		s.place[o.token] = -1
+	}
 	s.p, s.bias, s.count = p, bias, 0
 	s.outputs, s.top = s.outputs[:0], s.top[:0]
 	s.logProb = 0
-	clear(s.place)
-	if s.place == nil && p.penalises() {
-		s.place = map[int32]int{}
-	}
 	return nil
+}
+
+// Reserve makes room for that many tokens of output, so that neither Next nor Observe allocates before there are more.
+func (s *Sampler) Reserve(tokens int) {
+	n := min(max(tokens, 0), s.vocab)
+	if s.p.penalises() && cap(s.outputs) < n {
+		s.outputs = append(make([]output, 0, n), s.outputs...)
+	} else if !s.p.penalises() {
+		n = 0
+	}
+	if n += len(s.bias); cap(s.undo) < n {
+		s.undo = make([]edit, 0, n)
+	}
+	if n := s.p.TopLogProbs; cap(s.top) < n {
+		s.top = make([]TokenLogProb, 0, n)
+	}
 }
 
 // Observe records that token was added to the output, chosen by Next or otherwise. Penalties and the random
@@ -89,9 +110,9 @@ func (s *Sampler) Observe(token int32) {
 	if !s.p.penalises() {
 		return
 	}
-	i, ok := s.place[token]
-	if !ok {
-		i = len(s.outputs)
+	i := s.place[token]
+	if i < 0 {
+		i = int32(len(s.outputs))
 		s.place[token] = i
 		s.outputs = append(s.outputs, output{token: token})
 	}

@@ -270,6 +270,46 @@ func TestObserveRejects(t *testing.T) {
 	}
 }
 
+// TestReserve: with room for the whole output, no token allocates, also not the first of its kind; and the sampler
+// forgets one request's tokens when it is reset for the next.
+func TestReserve(t *testing.T) {
+	const vocab, tokens = 5000, 800
+	p := Default()
+	p.RepetitionPenalty, p.LogProbs, p.TopLogProbs = 1.3, true, 4
+	p.LogitBias = map[int32]float32{3: 1, 7: -1}
+	row := textLike(vocab, 2)
+	s := newSampler(t, p, vocab)
+	s.Reserve(tokens)
+	if _, err := s.Next(row); err != nil {
+		t.Fatal(err)
+	}
+	next := int32(0)
+	if n := testing.AllocsPerRun(tokens-1, func() {
+		s.Observe(next)
+		if _, err := s.Next(row); err != nil {
+			t.Fatal(err)
+		}
+		next += 3
+	}); n != 0 {
+		t.Errorf("%v allocations per token", n)
+	}
+	if err := s.Reset(p); err != nil {
+		t.Fatal(err)
+	}
+	fresh := newSampler(t, p, vocab)
+	for i := range int32(50) {
+		a, err := s.Next(row)
+		b, err2 := fresh.Next(row)
+		if a != b || err != nil || err2 != nil {
+			t.Fatalf("token %d: %d after a Reset, %d by a new sampler, %v, %v", i, a, b, err, err2)
+		}
+		s.Observe(i % 7)
+		fresh.Observe(i % 7)
+	}
+	s.Reserve(-1)
+	s.Reserve(10 * vocab)
+}
+
 func TestNextDoesNotAllocate(t *testing.T) {
 	row := textLike(50000, 2)
 	p := Default()

@@ -63,6 +63,9 @@ type work struct {
 	seqOf   []int32        // [planned sequences] their numbers in the batch
 	pending []atomic.Int32 // [merges] how many States are not there yet
 	states  []float32      // the plan's State slots
+
+	reserved int         // sequences that the arrays are large enough for
+	policy   plan.Policy // and the policy
 }
 
 // block is consecutive rows of one sequence that brings many, for one KV head.
@@ -118,12 +121,54 @@ func (t *attendTask) plan(w *work) error {
 		QHeads: t.group * l.KVHeads, KVHeads: l.KVHeads, HeadDim: l.HeadDim, PageSize: l.PageSize,
 		TokenBytes: 2 * l.Type.RowBytes(l.HeadDim), Causal: true,
 	}
+	if batch.Policy.Mode == plan.ModeFixed && len(t.seqs) > 0 && (len(t.seqs) > w.reserved || batch.Policy != w.policy) {
+		t.reserve(w, shape)
+	}
 	if err := t.planner.Plan(&w.plan, shape, t.seqs, t.limits, batch.Policy); err != nil {
 		return fmt.Errorf("cpu: %w", err)
 	}
-	grow(&w.pending, len(w.plan.Merges))
-	grow(&w.states, w.plan.States*stateLen(l.HeadDim))
+	t.growFor(w)
+	t.growScratch(w)
 	return nil
+}
+
+// growScratch makes every worker's scratch large enough: a worker that has been idle must not allocate when its first
+// item comes, nor for a sequence that grows, up to the length of the whole cache.
+func (t *attendTask) growScratch(w *work) {
+	rows, tiles := 1, t.kv.layout.Pages*t.kv.pageTiles
+	for i := range w.plan.Items {
+		rows = max(rows, int(w.plan.Items[i].Rows))
+	}
+	for i := range w.blocks {
+		rows = max(rows, int(w.blocks[i].rows))
+	}
+	for _, s := range t.scratch {
+		s.size(rows*t.group, t.kv.layout.HeadDim)
+		s.kvdot.Reserve(t.kv.kernels, rows*t.group, tiles)
+		if cap(s.off) < tiles {
+			s.off = make([]int64, 0, tiles)
+		}
+	}
+}
+
+func (t *attendTask) growFor(w *work) {
+	grow(&w.pending, len(w.plan.Merges))
+	grow(&w.states, w.plan.States*stateLen(t.kv.layout.HeadDim))
+}
+
+// reserve plans sequences that fill the cache, so that the arrays have their final size: pieces of fixed length get
+// more and more as sequences grow, and no step is to allocate for that. Other policies make few pieces.
+func (t *attendTask) reserve(w *work, shape plan.Shape) {
+	w.reserved, w.policy = len(t.seqs), t.b.batch.Policy
+	each := t.kv.layout.Pages * t.kv.layout.PageSize / len(t.seqs)
+	full := make([]plan.Seq, len(t.seqs))
+	for i, s := range t.seqs {
+		n := int32(min(max(each, int(s.KVLen)), 1<<30))
+		full[i] = plan.Seq{QLen: s.QLen, KVLen: n, First: int32(first(int(n-s.QLen), w.window))}
+	}
+	if t.planner.Plan(&w.plan, shape, full, t.limits, w.policy) == nil { // else too many pieces: let it grow
+		t.growFor(w)
+	}
 }
 
 // first is the first token that a row at pos sees through a window.

@@ -20,8 +20,6 @@ func (t *attendTask) Chunk(worker, i int) {
 	dim := t.kv.layout.HeadDim
 	if i < len(w.blocks) {
 		bl := &w.blocks[i]
-		n := int(bl.rows) * t.group
-		s.size(n, dim)
 		sp := t.span(int(bl.seq), int(bl.head), int(bl.row), int(bl.rows))
 		t.block(s, sp, s.state)
 		t.finish(sp, s.state)
@@ -31,7 +29,6 @@ func (t *attendTask) Chunk(worker, i int) {
 	sp := t.span(int(w.seqOf[it.Seq]), int(it.KVHead), int(it.Row), int(it.Rows))
 	sp.first, sp.end = int(it.First), int(it.First+it.Count)
 	n := sp.tokens * t.group
-	s.size(n, dim)
 	state := s.state
 	if it.State >= 0 {
 		state = w.states[int(it.State)*stateLen(dim):]

@@ -53,6 +53,26 @@ type Scratch struct {
 	key, value [maxHeadDim * 4]byte
 }
 
+// Reserve makes room for items of that many rows and tiles, so that Fold does not allocate for a sequence that grows.
+func (s *Scratch) Reserve(k *Kernels, rows, tiles int) {
+	if n := tiles + stripeTiles + k.ahead; cap(s.off) < n { // padded, and what is prefetched behind the end
+		s.off = make([]int64, 0, n)
+	}
+	s.size(k, rows)
+}
+
+// size is for that many rows.
+func (s *Scratch) size(k *Kernels, rows int) {
+	g := k.body.group
+	grow(&s.q, (rows+g-1)/g*k.body.qWords(k.layout, g)+k.body.qWords(k.layout, 1)) // one row to spare for foldMasked
+	grow(&s.l, rows*TileTokens)
+	scores := maxGroup * stripeTokens
+	if k.layout.Type == quant.Q8_0 {
+		scores += k.layout.HeadDim / blockDims * q8WeightWords
+	}
+	grow(&s.p, scores)
+}
+
 // stripesAtOnce bounds a run of stripes: many rows share them while they stay in the L2 cache, and a body,
 // which the Go scheduler cannot interrupt, stays below some 100 µs.
 func (k *Kernels) stripesAtOnce() int {
@@ -108,22 +128,15 @@ func (s *Scratch) begin(k *Kernels, it *Item) {
 	}
 	d, g := k.layout.HeadDim, k.body.group
 	words := k.body.qWords(k.layout, g)
-	groups := (it.Rows + g - 1) / g
-	grow(&s.q, groups*words+k.body.qWords(k.layout, 1)) // one row to spare for foldMasked
-	for i := range groups {
+	s.size(k, it.Rows)
+	for i := range (it.Rows + g - 1) / g {
 		r0, r1 := i*g, min((i+1)*g, it.Rows)
 		k.body.prepare(k.layout, s.q[i*words:(i+1)*words], it.Q[r0*d:r1*d], r1-r0)
 	}
-	grow(&s.l, it.Rows*TileTokens)
 	clear(s.l)
 	for r := range it.Rows {
 		s.l[r*TileTokens] = it.L[r]
 	}
-	scores := maxGroup * stripeTokens
-	if k.layout.Type == quant.Q8_0 {
-		scores += d / blockDims * q8WeightWords
-	}
-	grow(&s.p, scores)
 	s.args = foldArgs{
 		base: it.Base, p: &s.p[0], dim: int64(d), vOff: int64(k.layout.KBytes), softcap: it.Softcap,
 	}
