@@ -71,7 +71,8 @@ func OnProgress(f func(computed, reused, total int)) GenerateOption {
 	return func(g *generation) { g.progress = f }
 }
 
-// OnDone is called once when generation has ended, for whatever reason.
+// OnDone is called once for every loop over a generation, when it has ended for whatever reason: also when the prompt was
+// refused, with "error" as the reason, and when the loop was left early, with "cancelled".
 func OnDone(f func(Result)) GenerateOption { return func(g *generation) { g.done = f } }
 
 // Generate continues prompt. An error is the last thing it yields; cancelling ctx yields ctx's error. Leaving the loop
@@ -92,14 +93,15 @@ func (m *Model) GenerateTokens(ctx context.Context, prompt []int32, opts ...Gene
 // Chat answers the last message of a conversation, which is written out by the model's chat template.
 func (m *Model) Chat(ctx context.Context, messages []Message, opts ...GenerateOption) iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
+		g := newGeneration(opts)
 		text, err := m.ChatPrompt(messages)
 		if err != nil {
-			yield(Token{}, err)
+			g.refuse(0, err, yield)
 			return
 		}
 		// Templates write the beginning-of-text token themselves, if the model wants one.
 		prompt := m.vocab.Encode(nil, text, tokenizer.EncodeOptions{ParseSpecial: true})
-		m.run(ctx, newGeneration(opts), prompt, yield)
+		m.run(ctx, g, prompt, yield)
 	}
 }
 
@@ -142,10 +144,19 @@ func (m *Model) run(ctx context.Context, g *generation, prompt []int32, yield fu
 	}
 	s, err := m.engine.Submit(ctx, req)
 	if err != nil {
-		yield(Token{}, fmt.Errorf("flashdecode: %w", err))
+		g.refuse(len(prompt), fmt.Errorf("flashdecode: %w", err), yield)
 		return
 	}
-	r := m.deliver(s, g, yield)
+	g.end(m.deliver(s, g, yield))
+}
+
+// refuse ends a generation that did not begin.
+func (g *generation) refuse(prompt int, err error, yield func(Token, error) bool) {
+	yield(Token{}, err)
+	g.end(Result{PromptTokens: prompt, Reason: engine.Failed.String()})
+}
+
+func (g *generation) end(r Result) {
 	if g.done != nil {
 		g.done(r)
 	}

@@ -3,6 +3,7 @@ package flashdecode_test
 import (
 	"context"
 	"errors"
+	"iter"
 	"runtime"
 	"strings"
 	"sync"
@@ -257,4 +258,57 @@ func text(t *testing.T, m *flashdecode.Model, prompt string, n int) string {
 		b.WriteString(tok.Text)
 	}
 	return b.String()
+}
+
+// TestOnDone: every loop over a generation ends with exactly one call, also if the prompt was refused.
+func TestOnDone(t *testing.T) {
+	m := embedded(t, flashdecode.Context(64))
+	closed := embedded(t)
+	closed.Close()
+	bare, err := flashdecode.Open(tinyLlama)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer bare.Close()
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	hello := []flashdecode.Message{{Role: "user", Content: "x"}}
+	for _, c := range []struct {
+		what, reason string
+		prompt       int
+		run          func(...flashdecode.GenerateOption) iter.Seq2[flashdecode.Token, error]
+		leave        bool
+	}{
+		{"a limit", "length", 40, func(o ...flashdecode.GenerateOption) iter.Seq2[flashdecode.Token, error] {
+			return m.GenerateTokens(t.Context(), ids40(), append(o, flashdecode.MaxTokens(2), flashdecode.IgnoreEnd())...)
+		}, false},
+		{"a break", "cancelled", 40, func(o ...flashdecode.GenerateOption) iter.Seq2[flashdecode.Token, error] {
+			return m.GenerateTokens(t.Context(), ids40(), append(o, flashdecode.IgnoreEnd())...)
+		}, true},
+		{"a cancelled context", "cancelled", 40, func(o ...flashdecode.GenerateOption) iter.Seq2[flashdecode.Token, error] {
+			return m.GenerateTokens(gone, ids40(), o...)
+		}, false},
+		{"no prompt", "error", 0, func(o ...flashdecode.GenerateOption) iter.Seq2[flashdecode.Token, error] {
+			return m.GenerateTokens(t.Context(), nil, o...)
+		}, false},
+		{"a long prompt", "error", 80, func(o ...flashdecode.GenerateOption) iter.Seq2[flashdecode.Token, error] {
+			return m.GenerateTokens(t.Context(), append(ids40(), ids40()...), o...)
+		}, false},
+		{"a closed model", "error", 40, func(o ...flashdecode.GenerateOption) iter.Seq2[flashdecode.Token, error] {
+			return closed.GenerateTokens(t.Context(), ids40(), o...)
+		}, false},
+		{"no chat template", "error", 0, func(o ...flashdecode.GenerateOption) iter.Seq2[flashdecode.Token, error] {
+			return bare.Chat(t.Context(), hello, o...)
+		}, false},
+	} {
+		var results []flashdecode.Result
+		for range c.run(flashdecode.OnDone(func(r flashdecode.Result) { results = append(results, r) })) {
+			if c.leave {
+				break
+			}
+		}
+		if len(results) != 1 || results[0].Reason != c.reason || results[0].PromptTokens != c.prompt {
+			t.Errorf("%s: %+v, want one with %s and a prompt of %d", c.what, results, c.reason, c.prompt)
+		}
+	}
 }

@@ -8,5 +8,11 @@
 // a page and none is left, the youngest sequence is preempted: its pages are freed, and it waits at the head of the
 // queue to be computed again, with whatever its prefix still finds in the cache. Nothing it has delivered changes.
 //
+// A request that can never run is refused by Submit, with an error; every Stream that Submit returned ends, with a Reason
+// and, unless it ended as asked, an error. Everything a sequence needs is made when it is submitted or admitted, for its
+// whole length: a decode step allocates nothing.
+//
+// Windowed layers keep the pages of all tokens, also of those that no later token sees: a table is one list for all layers.
+//
 // One goroutine owns the model, the cache and all sequences; Submit, Close and the Streams are safe to use from any.
 package engine
