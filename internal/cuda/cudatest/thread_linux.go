@@ -1,0 +1,5 @@
+package cudatest
+
+import "syscall"
+
+func thread() int { return syscall.Gettid() }
