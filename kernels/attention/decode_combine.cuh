@@ -144,7 +144,7 @@ template <class S> DEV void open_inbox(const FdDecodeParams& p, const Unit& u, c
   cluster_arrive();
 }
 
-template <class S> DEV void push(const FdDecodeParams& p, const Unit& u, char* smem, const Slices<S>& s, int e, const Sum& a) {
+template <class S> DEV void push(const Unit& u, char* smem, const Slices<S>& s, int e, const Sum& a) {
   using L = Layout<S>;
   const int slice = e >> s.log2, at = e - (slice << s.log2);
   const uint32_t bar = cluster_addr(smem_u32(smem + L::BARRIER), slice);
@@ -319,7 +319,7 @@ template <class S, int COMBINE> DEV void combine(const FdDecodeParams& p, const 
     const Sum a = merge_warps<S>(smem, e);
     if (alone) finish<S>(p, u, e, a);
 #if FD_SM90
-    else if constexpr (COMBINE == CLUSTER) push<S>(p, u, smem, s, e, a);
+    else if constexpr (COMBINE == CLUSTER) push<S>(u, smem, s, e, a);
 #endif
     else if constexpr (COMBINE == MAILBOX) post<S>(p, u, s, e, a);
     else write_state<S>(p, u, e, a);
