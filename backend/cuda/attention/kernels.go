@@ -1,0 +1,227 @@
+package attention
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/flashdecode/flashdecode/backend/cuda/internal/abi"
+	"github.com/flashdecode/flashdecode/internal/cuda"
+	"github.com/flashdecode/flashdecode/plan"
+)
+
+type (
+	// Context is a device that is open (package cuda of this module's backend).
+	Context = cuda.Context
+	// Stream is a queue of work on a device.
+	Stream = cuda.Stream
+	// Ptr is a device address.
+	Ptr = cuda.Ptr
+)
+
+// Kernels are the attention kernels of a device, loaded. It is safe for concurrent use once loaded, but a Plan is not.
+type Kernels struct {
+	ctx     *Context
+	limits  plan.Limits // of the device, without residency
+	modules []*cuda.Module
+	found   map[string]*cuda.Function
+}
+
+// LoadImages is Load with other machine code: of a build that is being tried out, or of a test.
+func LoadImages(ctx *Context, images ...[]byte) (*Kernels, error) {
+	ks := &Kernels{ctx: ctx, limits: deviceLimits(ctx.Device()), found: map[string]*cuda.Function{}}
+	for _, image := range images {
+		m, err := ctx.LoadModule(image)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("attention: %w", err), ks.Close())
+		}
+		ks.modules = append(ks.modules, m)
+	}
+	return ks, nil
+}
+
+// Close unloads the kernels. Plans made of them are dead, and none of their work may be under way.
+func (ks *Kernels) Close() error {
+	var errs []error
+	for _, m := range ks.modules {
+		errs = append(errs, m.Close())
+	}
+	ks.modules = nil
+	return errors.Join(errs...)
+}
+
+// Context returns the device's context.
+func (ks *Kernels) Context() *Context { return ks.ctx }
+
+// Function returns a kernel by its symbol, or an error that is cuda.ErrNoKernel.
+func (ks *Kernels) Function(symbol string) (*cuda.Function, error) {
+	if f := ks.found[symbol]; f != nil {
+		return f, nil
+	}
+	for _, m := range ks.modules {
+		f, err := m.Function(symbol)
+		if err == nil {
+			ks.found[symbol] = f
+			return f, nil
+		}
+		if !errors.Is(err, cuda.ErrNoKernel) {
+			return nil, fmt.Errorf("attention: %w", err)
+		}
+	}
+	return nil, fmt.Errorf("attention: %s: %w", symbol, cuda.ErrNoKernel)
+}
+
+// deviceLimits are the constants of the nearest device that was measured, scaled to this one's SMs and bandwidth.
+func deviceLimits(dev *cuda.Device) plan.Limits {
+	l, sms, peak := plan.H200(), 132, 4.8e12
+	if dev.Major < 9 {
+		l, sms, peak = plan.A100(), 108, 2.039e12
+	}
+	l.Name, l.Workers = dev.Name, dev.SMs
+	if have := dev.PeakBytesPerSecond(); have > 1e10 && (have < 0.9*peak || have > 1.1*peak) {
+		share := have / peak
+		l.SharedBytesPerUS = max(1, int64(float64(l.SharedBytesPerUS)*share))
+		l.WorkerBytesPerUS = max(1, int64(float64(l.WorkerBytesPerUS)*share*float64(sms)/float64(dev.SMs)))
+	}
+	l.Launch.W4, l.Launch.W8 = plan.Residency{}, plan.Residency{}
+	return l
+}
+
+// decodeKernel is one of the kernels of a Plan.
+type decodeKernel struct {
+	launch *cuda.Launch
+	warps  int
+}
+
+// kind is the combine that a kernel is compiled for.
+type kind int
+
+const (
+	kindCluster kind = iota
+	kindMailbox
+	kindChunk
+	numKinds
+)
+
+var kindNames = [numKinds]string{"cluster", "mailbox", "chunk"}
+
+// symbol is the name of a decode kernel, as kernels/attention/params.h has it.
+func symbol(name string, kv Type, dim, n, warps int) string {
+	return fmt.Sprintf("fd_decode_%s_%v_d%d_n%d_w%d", name, kv, dim, n, warps)
+}
+
+// loadDecode finds the decode kernels of the Plan's shape and how many of their CTAs the device holds.
+func (p *Plan) loadDecode() error {
+	c := &p.cfg
+	if p.rowTile = 8; c.rows() > 8 && p.has(symbol(p.chunkName(), c.KVType, c.dim(), 16, 8)) {
+		p.rowTile = 16
+	}
+	for k := range numKinds {
+		for w, warps := range [...]int{4, 8} {
+			if err := p.loadKernel(k, w, warps); err != nil {
+				return err
+			}
+		}
+	}
+	if p.decode[kindChunk][0] == nil && p.decode[kindChunk][1] == nil {
+		return unsupported("%v of head dim %d on %s: no kernel was compiled", c.KVType, c.HeadDim, p.ks.ctx.Device().Name)
+	}
+	return nil
+}
+
+// chunkName is the kernel that takes any page size, where the fast one can't.
+func (p *Plan) chunkName() string {
+	if p.anyPage() {
+		return "any"
+	}
+	return kindNames[kindChunk]
+}
+
+// anyPage says that a tile of tokens may lie in several pages.
+func (p *Plan) anyPage() bool {
+	s := p.cfg.PageSize
+	return p.cfg.Address != Contiguous && (s < abi.TileTokens || s&(s-1) != 0)
+}
+
+func (p *Plan) has(symbol string) bool {
+	_, err := p.ks.Function(symbol)
+	return err == nil
+}
+
+func (p *Plan) loadKernel(k kind, w, warps int) error {
+	c, dev := &p.cfg, p.ks.ctx.Device()
+	name := kindNames[k]
+	if k == kindChunk {
+		name = p.chunkName()
+	}
+	if k != kindChunk && p.anyPage() || k == kindCluster && !dev.Clusters || k == kindMailbox && !dev.Cooperative {
+		return nil
+	}
+	f, err := p.ks.Function(symbol(name, c.KVType, c.dim(), p.rowTile, warps))
+	if errors.Is(err, cuda.ErrNoKernel) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	rowBytes := c.dim() * c.KVType.Bytes()
+	shared := abi.DecodeShared(rowBytes, c.dim(), p.rowTile, warps, abi.DecodeStages(rowBytes, warps))
+	if shared+f.SharedBytes > dev.SharedPerBlockBytes {
+		return nil // a smaller device of the same architecture
+	}
+	if err := f.SetDynamicShared(dev.SharedPerBlockBytes - f.SharedBytes); err != nil {
+		return fmt.Errorf("attention: %w", err)
+	}
+	l, err := f.NewLaunch(cuda.Arg(&p.params))
+	if err != nil {
+		return fmt.Errorf("attention: %w", err)
+	}
+	l.Block, l.SharedBytes, l.PDL = cuda.Dim3{X: uint32(32 * warps)}, shared, c.Chained
+	p.decode[k][w] = &decodeKernel{launch: l, warps: warps}
+	return p.residency(k, p.decode[k][w], f)
+}
+
+// residency asks how many CTAs run at a time, with no more than one on an SM: two would share its memory pipe, and the
+// cost model counts in SMs. A launch that is allowed to leave SMs with two and others with none would be slower.
+func (p *Plan) residency(k kind, d *decodeKernel, f *cuda.Function) error {
+	dev := p.ks.ctx.Device()
+	r := &p.limits.Launch.W4
+	if d.warps == 8 {
+		r = &p.limits.Launch.W8
+	}
+	l := d.launch
+	if k != kindCluster {
+		n, err := f.MaxBlocksPerSM(32*d.warps, l.SharedBytes)
+		if err != nil {
+			return fmt.Errorf("attention: %w", err)
+		}
+		if n == 0 {
+			p.decode[k][d.warps/8] = nil
+			return nil
+		}
+		if k == kindMailbox {
+			r.Mailbox = dev.SMs
+		} else {
+			r.CTAs = dev.SMs
+		}
+		return nil
+	}
+	if err := f.AllowLargeClusters(); err != nil {
+		return fmt.Errorf("attention: %w", err)
+	}
+	shared := l.SharedBytes
+	l.SharedBytes = max(shared, min(dev.SharedPerSMBytes/2+1024, dev.SharedPerBlockBytes-f.SharedBytes))
+	defer func() { l.SharedBytes, l.Cluster = shared, cuda.Dim3{} }()
+	for i := range r.Clusters {
+		size := uint32(1) << i
+		l.Grid, l.Cluster = cuda.Dim3{X: size, Y: uint32(dev.SMs)}, cuda.Dim3{X: size}
+		n, err := l.MaxClusters()
+		if errors.Is(err, cuda.ErrTooLarge) || errors.Is(err, cuda.ErrInvalid) {
+			break // the device has no clusters of this size
+		}
+		if err != nil {
+			return fmt.Errorf("attention: %w", err)
+		}
+		r.Clusters[i] = min(n, dev.SMs>>i)
+	}
+	return nil
+}

@@ -1,0 +1,58 @@
+package abi
+
+import "github.com/flashdecode/flashdecode/plan"
+
+// TileTokens is FD_TILE_TOKENS.
+const TileTokens = plan.TileTokens
+
+// RowF4 is fd_row_f4: float4 elements of a row of O.
+func RowF4(dim int) int { return dim / 4 }
+
+// CeilLog2 is fd_ceil_log2.
+func CeilLog2(x int) (l int) {
+	for 1<<l < x {
+		l++
+	}
+	return l
+}
+
+// SliceLog2 is fd_slice_log2: the float4 elements of a pair's output that each of p CTAs reduces.
+func SliceLog2(rows, dim, p int) (l int) {
+	n := rows * RowF4(dim)
+	for (n+(1<<l)-1)>>l > p {
+		l++
+	}
+	return l
+}
+
+// BoxBytes is fd_box_bytes: the mailbox of one unit and KV head.
+func BoxBytes(rows, dim, p, slice int) int64 {
+	n := rows * RowF4(dim)
+	slices := (n + (1 << slice) - 1) >> slice
+	seg := min(slice, CeilLog2(RowF4(dim)))
+	o := int64(slices*p) << slice * 16
+	ml := int64((slices<<slice)>>seg*p) * 8
+	return (o + ml + 127) &^ 127
+}
+
+// DecodeStages is fd_decode_stages.
+func DecodeStages(rowBytes, warps int) int {
+	switch {
+	case rowBytes >= 512 && warps == 8:
+		return 1
+	case rowBytes >= 512:
+		return 3
+	case warps == 8 && rowBytes == 256:
+		return 2
+	}
+	return 3
+}
+
+// DecodeShared is fd_decode_smem: dynamic shared memory of a decode kernel.
+func DecodeShared(rowBytes, dim, n, warps, stages int) int {
+	box := max(n*RowF4(dim), 32*warps)
+	return warps*stages*32*rowBytes + warps*n*8 + box*16 + 256*8 + 16
+}
+
+// Reciprocal is fd_reciprocal: kernels divide by x with a multiplication.
+func Reciprocal(x int) uint32 { return uint32((1<<31 + int64(x) - 1) / int64(x)) }
