@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -170,7 +171,8 @@ func TestNeedle(t *testing.T) {
 	}
 	js, _ := must(t, "", "run", "--needle", "200", "--seed", "5", "--split", "splits:4", "--json")
 	r := unmarshal[needleResult](t, js)
-	if !r.Found || r.Answer != r.Fact || len(r.Policies) != 2 || r.Policies[0].Items != 8 || r.Policies[1].Items != 2 {
+	if !r.Found || r.Answer != r.Fact || len(r.Policies) != 2 || r.Policies[0].Items != 8 || r.Policies[1].Items != 2 ||
+		r.SamePlan || r.Policies[1].Ratio != 1 || r.Policies[0].Ratio <= 0 || len(r.OneHead) != 0 {
 		t.Errorf("%+v", r)
 	}
 	var out, errs bytes.Buffer
@@ -189,6 +191,33 @@ func TestNeedle(t *testing.T) {
 	out.Reset()
 	if err := (&app{out: &out, err: &errs}).printNeedle(r); err != nil || !strings.Contains(out.String(), "NOT FOUND") {
 		t.Errorf("%v: %s", err, out.String())
+	}
+}
+
+// TestNeedleSamePlan: where both policies make the same plan, it is timed once and said so, and what a split is for is
+// shown on one KV head, if there is a second thread.
+func TestNeedleSamePlan(t *testing.T) {
+	if testing.Short() {
+		t.Skip("generates the answer five times")
+	}
+	for threads := 1; threads <= min(runtime.NumCPU(), 2); threads++ {
+		args := []string{"run", "--needle", "200", "--seed", "5", "--threads", fmt.Sprint(threads)}
+		js, _ := must(t, "", append(args, "--json")...)
+		r := unmarshal[needleResult](t, js)
+		if !r.SamePlan || len(r.Policies) != 2 || r.Policies[0].Rate != r.Policies[1].Rate || r.Policies[0].Ratio != 1 || len(r.OneHead) != 2*(threads-1) {
+			t.Errorf("%d threads: %+v", threads, r)
+		}
+		if threads == 2 && (r.OneHead[0].Split != "auto" || r.OneHead[1].Split != "none" || r.OneHead[1].Items != 1 || r.OneHead[0].KVHeads != 1) {
+			t.Errorf("%+v", r.OneHead)
+		}
+		var out bytes.Buffer
+		if err := (&app{out: &out, err: io.Discard}).printNeedle(r); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"Both make the same plan: no split: one worker", "Both make the same plan: the KV heads, one an item, keep all 2 threads busy"}[threads-1]
+		if s := out.String(); !strings.Contains(s, want) || !strings.Contains(s, "split auto = none") || strings.Count(s, "split none") != threads-1 {
+			t.Errorf("%d threads:\n%s", threads, s)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/flashdecode/flashdecode"
 	"github.com/flashdecode/flashdecode/internal/bench"
+	"github.com/flashdecode/flashdecode/model"
 	"github.com/flashdecode/flashdecode/models/tiny"
 	"github.com/flashdecode/flashdecode/plan"
 	"github.com/flashdecode/flashdecode/tokenizer"
@@ -21,6 +23,7 @@ import (
 const (
 	needleAnswer = 32
 	needleTurns  = 4
+	oneHeadTurns = 25 // of some milliseconds
 )
 
 // needleResult is what run --needle reports.
@@ -38,6 +41,11 @@ type needleResult struct {
 	Backend  string      `json:"backend"`
 	Policies []needleRun `json:"policies"`
 	Reason   string      `json:"reason"` // the planner's, for the first policy
+
+	// SamePlan says that the policies cut attention alike, so that there was one thing to time. OneHead is then the
+	// attention of one KV head of the model by itself, where they differ; empty on one thread, or if the text is too short for a split.
+	SamePlan bool                    `json:"same_plan"`
+	OneHead  []bench.AttentionResult `json:"one_kv_head,omitempty"`
 }
 
 // needleRun is one policy's turn at the answer.
@@ -46,6 +54,7 @@ type needleRun struct {
 	Found bool    `json:"found"`
 	Items int     `json:"items"` // pieces of work a layer's attention is cut into
 	Rate  float64 `json:"tokens_per_second"`
+	Ratio float64 `json:"times_none"` // to the rate of split none, median of the turns' ratios
 
 	policy plan.Policy
 	answer string
@@ -96,11 +105,22 @@ func (a *app) runNeedle(ctx context.Context, f *runFlags) (err error) {
 	if first == plan.None() {
 		policies = policies[:1]
 	}
-	if err := answerNeedle(ctx, c, vocab, n, policies, &res); err != nil {
+	if err := explain(&src.Config, r.Limits().Plan, kv, len(prompt), policies, &res); err != nil {
 		return err
 	}
-	if res.Reason, err = explain(src, r, kv, len(prompt), res.Policies); err != nil {
+	if err := answerNeedle(ctx, c, vocab, n, &res); err != nil {
 		return err
+	}
+	if w := r.Limits().Plan.Workers; res.SamePlan && w > 1 && res.Policies[0].Items >= w {
+		bar := &progress{app: a, start: time.Now()}
+		res.OneHead, err = bench.Attention(ctx, bench.AttentionTest{
+			QHeads: src.Config.QHeads / src.Config.KVHeads, KVHeads: 1, HeadDim: src.Config.HeadDim, KV: kv, Lens: []int{len(prompt)},
+			Splits: policies, Threads: f.threads, Footprint: res.KVBytes / int64(src.Config.KVHeads), Reps: oneHeadTurns, Seed: 1,
+		}, bar.show)
+		bar.clear()
+		if err != nil {
+			return err
+		}
 	}
 	if f.json {
 		return a.printLine(res)
@@ -142,13 +162,17 @@ func (a *app) readNeedle(ctx context.Context, c *bench.Cache, n tiny.Needle, pro
 }
 
 // answerNeedle generates the answer under every policy, in turns, so that what else the machine does meets both alike.
-// The first turn is not counted.
-func answerNeedle(ctx context.Context, c *bench.Cache, vocab *tokenizer.Tokenizer, n tiny.Needle, policies []plan.Policy, res *needleResult) error {
+// The first turn is not counted. Policies that make the same plan are one turn: what two of them would differ by is
+// noise.
+func answerNeedle(ctx context.Context, c *bench.Cache, vocab *tokenizer.Tokenizer, n tiny.Needle, res *needleResult) error {
 	depth, first := c.Len(0), bench.Argmax(c.Logits)
-	runs := make([]needleRun, len(policies))
+	runs := res.Policies
+	if res.SamePlan {
+		runs = runs[:1]
+	}
 	for turn := range needleTurns + 1 {
-		for i, p := range policies {
-			c.Policy = p
+		for i := range runs {
+			c.Policy = runs[i].policy
 			c.Truncate(depth)
 			ids := []int32{first}
 			start := time.Now()
@@ -158,41 +182,69 @@ func answerNeedle(ctx context.Context, c *bench.Cache, vocab *tokenizer.Tokenize
 				}
 				ids = append(ids, bench.Argmax(c.Logits))
 			}
-			d := time.Since(start)
-			if turn == 0 {
-				text := vocab.NewDecoder()
-				r := needleRun{Split: p.String(), policy: p}
-				for _, id := range ids[:len(ids)-1] {
-					r.answer += text.Next(id)
-				}
-				r.answer, _, _ = strings.Cut(strings.TrimLeft(r.answer, " \n"), "\n")
-				r.Found = n.Found(r.answer) || strings.Contains(r.answer, n.Answer)
-				runs[i] = r
+			if d := time.Since(start); turn > 0 {
+				runs[i].times = append(runs[i].times, d)
 				continue
 			}
-			runs[i].times = append(runs[i].times, d)
+			runs[i].answer = answerText(vocab, ids[:len(ids)-1])
+			runs[i].Found = n.Found(runs[i].answer) || strings.Contains(runs[i].answer, n.Answer)
 		}
 	}
-	for i := range runs {
-		slices.Sort(runs[i].times)
-		runs[i].Rate = needleAnswer / runs[i].times[len(runs[i].times)/2].Seconds()
+	if res.SamePlan {
+		same := runs[0]
+		for i := range res.Policies[1:] {
+			same.Split, same.policy = res.Policies[i+1].Split, res.Policies[i+1].policy
+			res.Policies[i+1] = same
+		}
 	}
-	res.Policies, res.Answer, res.Found = runs, runs[0].answer, runs[0].Found
+	rate(res.Policies)
+	res.Answer, res.Found = runs[0].answer, runs[0].Found
 	return nil
 }
 
-// explain asks the planner for the number of items of each policy and the reason of the first.
-func explain(src *bench.Source, r *bench.Runner, kv quant.Type, tokens int, runs []needleRun) (reason string, err error) {
-	var pl plan.Planner
-	var p plan.Plan
-	seqs := []plan.Seq{{QLen: 1, KVLen: int32(tokens)}}
-	for i := len(runs) - 1; i >= 0; i-- {
-		if err := pl.Plan(&p, bench.Shape(&src.Config, kv), seqs, r.Limits().Plan, runs[i].policy); err != nil {
-			return "", err
-		}
-		runs[i].Items = len(p.Items)
+// answerText is the first line of what was generated.
+func answerText(vocab *tokenizer.Tokenizer, ids []int32) (text string) {
+	d := vocab.NewDecoder()
+	for _, id := range ids {
+		text += d.Next(id)
 	}
-	return p.Reason.String(), nil
+	text, _, _ = strings.Cut(strings.TrimLeft(text, " \n"), "\n")
+	return text
+}
+
+// rate computes the rates of the runs and their ratios to the last, which is split none.
+func rate(runs []needleRun) {
+	none := runs[len(runs)-1].times
+	for i := range runs {
+		r := &runs[i]
+		ratios := make([]float64, len(r.times))
+		for turn, d := range r.times {
+			ratios[turn] = none[turn].Seconds() / d.Seconds()
+		}
+		r.Rate, r.Ratio = needleAnswer/median(r.times).Seconds(), median(ratios)
+	}
+}
+
+func median[T cmp.Ordered](values []T) T {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[len(sorted)/2]
+}
+
+// explain plans the decode step under every policy: the number of items, whether the plans are the same, and the
+// planner's reason for the first.
+func explain(c *model.Config, lim plan.Limits, kv quant.Type, tokens int, policies []plan.Policy, res *needleResult) error {
+	seqs := []plan.Seq{{QLen: 1, KVLen: int32(tokens)}}
+	plans := make([]plan.Plan, len(policies))
+	for i, p := range policies {
+		var pl plan.Planner
+		if err := pl.Plan(&plans[i], bench.Shape(c, kv), seqs, lim, p); err != nil {
+			return err
+		}
+		res.Policies = append(res.Policies, needleRun{Split: p.String(), policy: p, Items: len(plans[i].Items)})
+	}
+	res.SamePlan = len(plans) > 1 && slices.Equal(plans[0].Items, plans[1].Items)
+	res.Reason = plans[0].Reason.String()
+	return nil
 }
 
 func (a *app) printNeedle(r needleResult) error {
@@ -207,16 +259,7 @@ func (a *app) printNeedle(r needleResult) error {
 	fmt.Fprintf(w, "answered\t%s\t%s\n", r.Answer, verdict)
 	w.Flush()
 	b.WriteString("\n")
-	w = tabwriter.NewWriter(&b, 0, 8, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "attention\titems a layer\ttokens/s\tanswer\t")
-	for _, p := range r.Policies {
-		found := "not found"
-		if p.Found {
-			found = "found"
-		}
-		fmt.Fprintf(w, "split %s\t%d\t%.1f\t%s\t\n", p.Split, p.Items, p.Rate, found)
-	}
-	w.Flush()
+	r.table(&b)
 	if err := a.print(b.String()); err != nil {
 		return err
 	}
@@ -224,6 +267,43 @@ func (a *app) printNeedle(r needleResult) error {
 		r.Model, r.Backend, r.Tokens, float64(r.Tokens)/r.Seconds, size(r.KVBytes), r.KVType)
 	fmt.Fprintf(a.err, "why: %s\n", r.Reason)
 	return nil
+}
+
+// table compares the policies.
+func (r *needleResult) table(b *strings.Builder) {
+	w := tabwriter.NewWriter(b, 0, 8, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "attention\titems a layer\ttokens/s\t× none\tanswer\t")
+	for _, p := range r.Policies {
+		found := "not found"
+		if p.Found {
+			found = "found"
+		}
+		name := "split " + p.Split
+		if r.SamePlan {
+			name += " = none"
+		}
+		fmt.Fprintf(w, "%s\t%d\t%.1f\t%.2f\t%s\t\n", name, p.Items, p.Rate, p.Ratio, found)
+		if r.SamePlan {
+			break
+		}
+	}
+	w.Flush()
+	if !r.SamePlan {
+		return
+	}
+	if len(r.OneHead) == 0 {
+		fmt.Fprintf(b, "\nBoth make the same plan: %s.\n", r.Reason)
+		return
+	}
+	fmt.Fprintf(b, "\nBoth make the same plan: the KV heads, one an item, keep all %d threads busy without a split. A model with fewer KV\n"+
+		"heads than there are threads leaves some idle. One of these KV heads by itself:\n\n", r.OneHead[0].Threads)
+	w = tabwriter.NewWriter(b, 0, 8, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "attention\titems a layer\tµs a layer\tGB/s\t× none\t")
+	none := r.OneHead[len(r.OneHead)-1]
+	for _, x := range r.OneHead {
+		fmt.Fprintf(w, "split %s\t%d\t%.1f\t%.1f\t%.2f\t\n", x.Split, x.Items, float64(x.NS)/1000, x.GBps, x.GBps/none.GBps)
+	}
+	w.Flush()
 }
 
 // vocabulary opens a model's tokenizer, the embedded one's without a path.
