@@ -43,7 +43,7 @@ type needleResult struct {
 	Reason   string      `json:"reason"` // the planner's, for the first policy
 
 	// SamePlan says that the policies cut attention alike, so that there was one thing to time. OneHead is then the
-	// attention of one KV head of the model by itself, where they differ; empty on one thread, or if the text is too short for a split.
+	// attention of one KV head of the model by itself, where they differ; empty if threads are left idle anyway.
 	SamePlan bool                    `json:"same_plan"`
 	OneHead  []bench.AttentionResult `json:"one_kv_head,omitempty"`
 }
@@ -112,13 +112,7 @@ func (a *app) runNeedle(ctx context.Context, f *runFlags) (err error) {
 		return err
 	}
 	if w := r.Limits().Plan.Workers; res.SamePlan && w > 1 && res.Policies[0].Items >= w {
-		bar := &progress{app: a, start: time.Now()}
-		res.OneHead, err = bench.Attention(ctx, bench.AttentionTest{
-			QHeads: src.Config.QHeads / src.Config.KVHeads, KVHeads: 1, HeadDim: src.Config.HeadDim, KV: kv, Lens: []int{len(prompt)},
-			Splits: policies, Threads: f.threads, Footprint: res.KVBytes / int64(src.Config.KVHeads), Reps: oneHeadTurns, Seed: 1,
-		}, bar.show)
-		bar.clear()
-		if err != nil {
+		if res.OneHead, err = a.oneHead(ctx, f, &src.Config, kv, policies, &res); err != nil {
 			return err
 		}
 	}
@@ -126,6 +120,16 @@ func (a *app) runNeedle(ctx context.Context, f *runFlags) (err error) {
 		return a.printLine(res)
 	}
 	return a.printNeedle(res)
+}
+
+// oneHead times the attention of one KV head alone, walking through as much as that head has in all layers.
+func (a *app) oneHead(ctx context.Context, f *runFlags, c *model.Config, kv quant.Type, policies []plan.Policy, res *needleResult) ([]bench.AttentionResult, error) {
+	bar := &progress{app: a, start: time.Now()}
+	defer bar.clear()
+	return bench.Attention(ctx, bench.AttentionTest{
+		QHeads: c.QHeads / c.KVHeads, KVHeads: 1, HeadDim: c.HeadDim, KV: kv, Lens: []int{res.Tokens}, Splits: policies,
+		Threads: f.threads, Footprint: res.KVBytes / int64(c.KVHeads), Reps: oneHeadTurns, Seed: 1,
+	}, bar.show)
 }
 
 // needlePrompt writes the prompt and checks that the context has room for it and an answer.
