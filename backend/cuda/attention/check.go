@@ -44,7 +44,7 @@ func (p *Plan) runCheck(s *Stream, maxLen int) error {
 		KVLen: d.KVLen, QIndptr: d.QIndptr, Table: d.Table, TableIndptr: d.TableIndptr,
 		KVLenOut: l.kvLen.at(p.workspace), QIndptrOut: l.qIndptr.at(p.workspace), TableIndptrOut: l.tableIndptr.at(p.workspace),
 		Fault: uint64(k.fault.Ptr()), Seqs: int32(st.Seqs), MaxKVLen: int32(maxLen),
-		QLen: int32(st.QLen), QRows: int32(p.cfg.Seqs * p.cfg.QLen), TableStride: d.TableStride,
+		QLen: int32(st.QLen), QRows: int32(or(st.Rows, st.Seqs*st.QLen)), TableStride: d.TableStride,
 		Entries: int32(p.entries()), PageSize: max(d.PageSize, 1), Pages: int32(p.cfg.Pages),
 	}
 	k.launch.Grid = cuda.Dim3{X: uint32(st.Seqs)}

@@ -3,9 +3,11 @@ package attention
 import (
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/flashdecode/flashdecode/backend/cuda/internal/abi"
 	"github.com/flashdecode/flashdecode/internal/cuda"
+	"github.com/flashdecode/flashdecode/kernels"
 	"github.com/flashdecode/flashdecode/plan"
 )
 
@@ -18,25 +20,55 @@ type (
 	Ptr = cuda.Ptr
 )
 
-// Kernels are the attention kernels of a device, loaded. It is safe for concurrent use once loaded, but a Plan is not.
+// Kernels are the attention kernels of a device. They are loaded as Plans ask for them. Not safe for concurrent use, nor
+// are Plans.
 type Kernels struct {
 	ctx     *Context
 	limits  plan.Limits // of the device, without residency
-	modules []*cuda.Module
+	find    finder
+	modules map[string]*cuda.Module // by image
 	found   map[string]*cuda.Function
+	hashes  map[string]string
 }
 
-// LoadImages is Load with other machine code: of a build that is being tried out, or of a test.
-func LoadImages(ctx *Context, images ...[]byte) (*Kernels, error) {
-	ks := &Kernels{ctx: ctx, limits: deviceLimits(ctx.Device()), found: map[string]*cuda.Function{}}
-	for _, image := range images {
-		m, err := ctx.LoadModule(image)
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("attention: %w", err), ks.Close())
-		}
-		ks.modules = append(ks.modules, m)
+// finder says which image has a function.
+type finder func(function string) (*image, error)
+
+type image struct {
+	name, hash string
+	load       func() ([]byte, error)
+}
+
+// Load readies the kernels that were compiled for the device. Where none were, the driver compiles portable ones, which
+// takes seconds the first time.
+func Load(ctx *Context) (*Kernels, error) {
+	m, err := kernels.Read()
+	if err != nil {
+		return nil, fmt.Errorf("attention: %w", err)
 	}
-	return ks, nil
+	capability := kernels.Capability{Major: ctx.Device().Major, Minor: ctx.Device().Minor}
+	if _, err := m.Units(capability); err != nil {
+		return nil, fmt.Errorf("attention: %w", err)
+	}
+	return newKernels(ctx, func(function string) (*image, error) {
+		im, _, err := m.Find(capability, function)
+		if err != nil {
+			return nil, err
+		}
+		return &image{im.Name(), im.SHA256, im.Load}, nil
+	}), nil
+}
+
+// LoadImage is Load with other machine code, one image of all functions: of a build that is being tried out, or of a
+// test.
+func LoadImage(ctx *Context, code []byte) *Kernels {
+	im := &image{"image", kernels.Hash(code), func() ([]byte, error) { return code, nil }}
+	return newKernels(ctx, func(string) (*image, error) { return im, nil })
+}
+
+func newKernels(ctx *Context, find finder) *Kernels {
+	return &Kernels{ctx: ctx, limits: deviceLimits(ctx.Device()), find: find,
+		modules: map[string]*cuda.Module{}, found: map[string]*cuda.Function{}, hashes: map[string]string{}}
 }
 
 // Close unloads the kernels. Plans made of them are dead, and none of their work may be under way.
@@ -45,29 +77,46 @@ func (ks *Kernels) Close() error {
 	for _, m := range ks.modules {
 		errs = append(errs, m.Close())
 	}
-	ks.modules = nil
+	clear(ks.modules)
+	clear(ks.found)
 	return errors.Join(errs...)
 }
 
 // Context returns the device's context.
 func (ks *Kernels) Context() *Context { return ks.ctx }
 
-// Function returns a kernel by its symbol, or an error that is cuda.ErrNoKernel.
+// Images returns the hashes of the images that were loaded, by name (kernels.Image.Name).
+func (ks *Kernels) Images() map[string]string { return maps.Clone(ks.hashes) }
+
+// Function returns a kernel by its symbol. Where there is none the error is kernels.ErrNoKernel.
 func (ks *Kernels) Function(symbol string) (*cuda.Function, error) {
 	if f := ks.found[symbol]; f != nil {
 		return f, nil
 	}
-	for _, m := range ks.modules {
-		f, err := m.Function(symbol)
-		if err == nil {
-			ks.found[symbol] = f
-			return f, nil
-		}
-		if !errors.Is(err, cuda.ErrNoKernel) {
+	im, err := ks.find(symbol)
+	if err != nil {
+		return nil, fmt.Errorf("attention: %w", err)
+	}
+	m := ks.modules[im.name]
+	if m == nil {
+		code, err := im.load()
+		if err != nil {
 			return nil, fmt.Errorf("attention: %w", err)
 		}
+		if m, err = ks.ctx.LoadModule(code); err != nil {
+			return nil, fmt.Errorf("attention: image %s: %w", im.name, err)
+		}
+		ks.modules[im.name], ks.hashes[im.name] = m, im.hash
 	}
-	return nil, fmt.Errorf("attention: %s: %w", symbol, cuda.ErrNoKernel)
+	f, err := m.Function(symbol)
+	if e := (*cuda.Error)(nil); errors.As(err, &e) && e.Call == "cuModuleGetFunction" && errors.Is(err, cuda.ErrNoKernel) {
+		return nil, fmt.Errorf("attention: %w: %w", kernels.ErrNoKernel, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("attention: %w", err)
+	}
+	ks.found[symbol] = f
+	return f, nil
 }
 
 // deviceLimits are the constants of the nearest device that was measured, scaled to this one's SMs and bandwidth.
@@ -157,7 +206,7 @@ func (p *Plan) loadKernel(k kind, w, warps int) error {
 		return nil
 	}
 	f, err := p.ks.Function(symbol(name, c.KVType, c.dim(), p.rowTile, warps))
-	if errors.Is(err, cuda.ErrNoKernel) {
+	if errors.Is(err, kernels.ErrNoKernel) {
 		return nil
 	}
 	if err != nil {

@@ -17,6 +17,7 @@ type Step struct {
 	QLen    int // most query tokens of a sequence: 0 means 1
 	KVLen   Ptr // [Seqs] tokens of each sequence, those of the queries included; 0 is valid
 	QIndptr Ptr // [Seqs+1] where each sequence's queries begin; 0: QLen each
+	Rows    int // query tokens of all sequences, if there is a QIndptr: checked mode lets no more be touched; 0: Seqs·QLen
 
 	Table       Ptr // page numbers, if the mode is BlockTable
 	TableIndptr Ptr // [Seqs+1] where each sequence's begin; 0: rows of TableStride
@@ -56,23 +57,10 @@ type Layer struct {
 // step: the check of tables in checked mode, the planner where work is cut on the device.
 func (p *Plan) Begin(s *Stream, step *Step) error {
 	p.begun = false
-	if p.layout.bytes > 0 && p.workspace == 0 {
-		return &WorkspaceError{Need: p.layout.bytes}
-	}
-	p.step = *step
-	if p.step.QLen == 0 {
-		p.step.QLen = 1
-	}
-	maxLen, tokens, err := p.checkStep()
+	maxLen, err := p.prepare(step)
 	if err != nil {
 		return err
 	}
-	if p.cfg.Variant != Naive {
-		if err := p.choose(p.step.Seqs, p.step.QLen, maxLen, tokens); err != nil {
-			return err
-		}
-	}
-	p.stepParams()
 	if p.dirty {
 		if err := p.Reset(s); err != nil {
 			return err
@@ -92,6 +80,28 @@ func (p *Plan) Begin(s *Stream, step *Step) error {
 	return nil
 }
 
+// prepare is what Begin does without the device.
+func (p *Plan) prepare(step *Step) (maxLen int, err error) {
+	if p.layout.bytes > 0 && p.workspace == 0 {
+		return 0, &WorkspaceError{Need: p.layout.bytes}
+	}
+	p.step = *step
+	if p.step.QLen == 0 {
+		p.step.QLen = 1
+	}
+	maxLen, tokens, err := p.checkStep()
+	if err != nil {
+		return 0, err
+	}
+	if p.cfg.Variant != Naive {
+		if err := p.choose(p.step.Seqs, p.step.QLen, maxLen, tokens); err != nil {
+			return 0, err
+		}
+	}
+	p.stepParams()
+	return maxLen, nil
+}
+
 // checkStep names the first thing that is wrong with the step, and returns the longest length and the sum of all.
 func (p *Plan) checkStep() (maxLen int, tokens int64, err error) {
 	c, st := &p.cfg, &p.step
@@ -104,6 +114,8 @@ func (p *Plan) checkStep() (maxLen int, tokens int64, err error) {
 		return 0, 0, &CapacityError{"tokens (Step.MaxLen)", int64(st.MaxLen), int64(c.KVLen)}
 	case st.Lens != nil && len(st.Lens) != st.Seqs:
 		return 0, 0, unsupported("%d lengths for %d sequences", len(st.Lens), st.Seqs)
+	case st.Rows < 0 || st.Rows > st.Seqs*st.QLen:
+		return 0, 0, &CapacityError{"query tokens of all sequences", int64(st.Rows), int64(st.Seqs * st.QLen)}
 	case st.TableStride < 0 || st.Fresh < 0:
 		return 0, 0, unsupported("table stride %d and %d fresh tokens: want 0 or more", st.TableStride, st.Fresh)
 	}
