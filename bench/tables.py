@@ -24,21 +24,26 @@ def number(x):
 
 
 def peers():
-    """Tokens/s of every engine, and how often ours fits into the best of the others, by turns."""
+    """Tokens/s of every engine, and how often ours fits into the best of the others, by turns. Reading a prompt is shown at depth 0."""
     cells = collections.defaultdict(dict)
     engines = []
     for r in rows("cpu-peers.jsonl"):
-        cells[r["weights"], r["kv"], r["test"], r["depth"]][r["engine"]] = r
+        if r["test"].startswith("pp") and r["depth"]:
+            continue
+        cells[r["model"].split("-")[0], r["weights"], r["kv"], r["test"], r.get("batch", 1), r["depth"]][r["engine"]] = r
         if r["engine"] not in engines:
             engines.append(r["engine"])
     if not cells:
         return []
-    out = ["| weights | KV | test | depth | " + " | ".join(NAMES.get(e, e) for e in engines) + " | × best |",
+    engines.sort(key=list(NAMES).index)
+    out = ["| model | KV | test | depth | " + " | ".join(NAMES[e] for e in engines) + " | × best |",
            "|---|---|---|--:|" + "--:|" * (len(engines) + 1)]
-    for (weights, kv, test, depth), by in sorted(cells.items(), key=lambda c: (c[0][0], c[0][1], c[0][2][:2] != "tg", c[0][3])):
+    order = lambda c: (c[0][0] != "SmolLM2", c[0][1], c[0][2], c[0][3][:2] != "tg", c[0][4], c[0][5])
+    for (model, weights, kv, test, batch, depth), by in sorted(cells.items(), key=order):
         figures = [number(by[e]["median"]) if e in by else "" for e in engines]
-        best = min((r["ratio_median"] for e, r in by.items() if "ratio_median" in r), default=None)
-        out.append(f"| {weights} | {kv} | {test} | {depth:,} | " + " | ".join(figures) + f" | {best:.2f} |" if best else "")
+        best = min((r["ratio_median"] for r in by.values() if "ratio_median" in r), default=None)
+        test = test if batch == 1 else f"{batch} × {test}"
+        out.append(f"| {model} {weights} | {kv} | {test} | {depth:,} | " + " | ".join(figures) + f" | {f'{best:.2f}' if best else ''} |")
     return out
 
 
@@ -58,7 +63,7 @@ def text():
     first = rs[0] if rs else {}
     parts = [BEGIN, ""]
     if rs:
-        parts += [f"SmolLM2-135M-Instruct on {first['cpu']}, {first['threads']} threads, tokens/s; medians of engines that took turns "
+        parts += [f"SmolLM2-135M-Instruct and Gemma 3 270M on {first['cpu']}, {first['threads']} threads, tokens/s; medians of engines that took turns "
                   "(`bench/peers/interleave.py`, rows in `bench/results/cpu-peers.jsonl`). `× best` is the median over turns of ours against "
                   "the strongest peer of that row.", "", *peers(), ""]
     table = attention()
