@@ -1,0 +1,269 @@
+// mla: latent attention (MLA), 576 elements a token, of which the first 512 are also its value; one KV head, any number of query
+// heads. Exact, split over tokens, combined in the same launch in order of split. Reference: attn.Reference, attn.Merge.
+//   q [token][q head][576]   out [token][q head][512]   rows are packed: row r is token r / heads, head r % heads
+//   states [slot][512], slot = ((z*gridDim.y + y)*gridDim.x + x)*64 + row of the tile
+// grid (splits, tiles of 64 rows, batch); block 384: warpgroups 0 and 1 compute, 2 copies.
+// shared memory: Q and two tiles of 64 tokens, each as 9 panels [64][64 elements]; see wgmma.cuh.
+//
+// O is 64 x 512 float32: each computing warpgroup holds 256 columns. They take turns with the tiles: the owner of a tile computes
+// S = Q K^T and the softmax, and leaves P where the tile's last panel was, which only S needs. So one's softmax runs beside the
+// other's matrix products, and the owner's beside its own share of the tile before:
+//   own tile i:  issue S_i | wait for P_{i-1}, issue O += P_{i-1} V_{i-1} | softmax_i, publish P_i | O += P_i V_i
+// Bound: tensor cores at 128 heads (278 kFLOP for 1152 bytes of a token), memory at 16.
+#pragma once
+#include "normalise.cuh"
+#include "rows.cuh"
+#include "wgmma.cuh"
+
+namespace fd::mla {
+
+constexpr int kM = 64, kN = 64, kDim = 576, kValueDim = 512, kPanels = 9, kBuffers = 2;
+constexpr int kPanelBytes = kM * 128, kTileBytes = kPanels * kPanelBytes;
+constexpr int kThreads = 384, kWarps = kThreads / 32, kMaxSplits = 160;
+constexpr int kSharedBytes = (1 + kBuffers) * kTileBytes;
+
+// A tile arrives and is given back in three parts: values of warpgroup 0 (panels 0-3), of 1 (panels 4-7), and the last panel.
+constexpr int kParts = 3;
+// Named barriers.
+enum { kBarOwn = 1, kBarWeights = 3, kBarBoth = 5 };  // of one warpgroup, +1; weights of even, odd tiles; both warpgroups
+
+struct Work {
+  int heads, q_start, q_len, kv_len;
+  int row0, rows;              // packed rows of this CTA
+  int first, tiles, end;       // tokens: first of tiles, and of no more than end
+  int splits;                  // CTAs of this tile of rows
+  SeqRows kv;
+  DEV int position(int r) const { return kv_len - q_len + (row0 + r) / heads; }
+};
+
+// What warpgroups tell each other, and the barriers.
+struct Shared {
+  Work work;
+  float m[2][kM], shrink[2][kM];  // by parity of the tile: reference logits after it, and what O is multiplied by before it
+  float l[2][kM];                 // sums of either warpgroup's tiles
+  uint64_t full[kBuffers][kParts], empty[kBuffers][kParts], q_full[kParts];
+};
+
+DEV bool find(const FdDecodeParams& p, Work& w) {
+  const int seq = blockIdx.z, x = blockIdx.x;
+  w.heads = p.group;
+  w.kv_len = load_i32(p.kv_len, seq);
+  w.q_start = p.q_indptr ? load_i32(p.q_indptr, seq) : seq * p.q_len;
+  w.q_len = p.q_indptr ? load_i32(p.q_indptr, seq + 1) - w.q_start : p.q_len;
+  w.row0 = blockIdx.y * kM;
+  w.rows = min(kM, w.q_len * w.heads - w.row0);
+  if (w.rows <= 0) return false;
+  w.end = p.flags & FD_CAUSAL ? max(0, min(w.kv_len, w.position(w.rows - 1) + 1)) : w.kv_len;
+  const int tiles = (w.end + kN - 1) / kN;
+  if (p.chunk_tiles) {  // chunks from token 0: a result does not depend on the batch
+    w.splits = max(1, (tiles + p.chunk_tiles - 1) / p.chunk_tiles);
+    w.first = x * p.chunk_tiles;
+    w.tiles = min(p.chunk_tiles, tiles - w.first);
+  } else {              // equal parts
+    w.splits = max(1, min(tiles, (int)gridDim.x));
+    w.first = (int)((int64_t)tiles * x / w.splits);
+    w.tiles = (int)((int64_t)tiles * (x + 1) / w.splits) - w.first;
+  }
+  w.first *= kN;
+  w.kv = seq_rows(kv_rows(p), seq);
+  return x < w.splits;
+}
+
+DEV uint32_t chunk_at(int row, int chunk) { return chunk / 8 * kPanelBytes + row * 128 + ((chunk % 8 ^ (row & 7)) << 4); }
+
+// ---- warpgroup 2: copies
+
+// One part of 16 rows by a warp: 512 bytes of one row at a time, or four rows of the last panel. offset: of row lane, from
+// the tensor; ~0: zeros, and nothing is read.
+template <int kPart> DEV void copy_part(uint32_t tile, uint64_t tensor, uint64_t offset) {
+  constexpr int kRows = kPart == 2 ? 4 : 1;
+  const int lane = threadIdx.x % 32, row0 = threadIdx.x % 128 / 32 * 16;
+  const int chunk = kPart == 2 ? 64 + lane % 8 : kPart * 32 + lane;
+  UNROLL for (int i = 0; i < 16; i += kRows) {
+    const int row = kPart == 2 ? i + lane / 8 : i;
+    const uint32_t lo = __shfl_sync(~0u, (uint32_t)offset, row), hi = __shfl_sync(~0u, (uint32_t)(offset >> 32), row);
+    const bool read = hi != ~0u;
+    cp_async16(tile + chunk_at(row0 + row, chunk), at<char>(tensor + (read ? ((uint64_t)hi << 32 | lo) + chunk * 16 : 0)), read ? 16 : 0);
+  }
+}
+
+template <int kPart> DEV void copy_part_of(const Shared& s, uint64_t tensor, uint32_t tile, uint64_t offset, int i) {
+  const int buffer = i % kBuffers;
+  if (i >= kBuffers && !MUTANT(mla_buffer_not_awaited)) mbar_wait(smem_u32(&s.empty[buffer][kPart]), (i / kBuffers + 1) & 1);
+  copy_part<kPart>(tile, tensor, offset);
+  cp_arrive_noinc(smem_u32(&s.full[buffer][kPart]));
+}
+
+DEV void produce(const FdDecodeParams& p, const Shared& s, uint32_t shared) {
+  const Work& w = s.work;
+  const int lane = threadIdx.x % 32, row = threadIdx.x % 128 / 32 * 16 + lane;
+  uint64_t offset = ~0ull;
+  if (lane < 16 && row < w.rows) {
+    const int packed = w.row0 + row, token = packed / w.heads;
+    offset = (uint64_t)(w.q_start + token) * p.q_token_stride + (uint64_t)(packed - token * w.heads) * (kDim * 2);
+  }
+  copy_part<0>(shared, p.q, offset);
+  cp_arrive_noinc(smem_u32(&s.q_full[0]));
+  copy_part<1>(shared, p.q, offset);
+  cp_arrive_noinc(smem_u32(&s.q_full[1]));
+  copy_part<2>(shared, p.q, offset);
+  cp_arrive_noinc(smem_u32(&s.q_full[2]));
+  NO_UNROLL for (int i = 0; i < w.tiles; i++) {
+    const int token = w.first + i * kN + row;
+    const uint32_t tile = shared + (1 + i % kBuffers) * kTileBytes;
+    offset = lane < 16 && token < w.end ? w.kv.offset(token) : ~0ull;
+    copy_part_of<0>(s, p.k, tile, offset, i);
+    copy_part_of<1>(s, p.k, tile, offset, i);
+    copy_part_of<2>(s, p.k, tile, offset, i);
+  }
+  cp_wait_all();
+}
+
+// ---- warpgroups 0 and 1: arithmetic
+
+using Output = float[128];  // 64 rows x 256 columns of O; this thread: two rows, 64 columns of each
+
+// Waits for a part and lets the tensor cores see what ordinary copies wrote.
+DEV void await(const uint64_t* bar, uint32_t parity) {
+  mbar_wait(smem_u32(bar), parity);
+  fence_async();
+}
+
+// Starts S = Q K^T over panels first ... last-1.
+template <class T> DEV void start_scores(float (&s)[32], uint32_t q, uint32_t k, int first, int last) {
+  wgmma_fence();
+  UNROLL for (int c = first; c < last; c++) UNROLL for (int j = 0; j < 4; j++)
+    wgmma_rows<T>(s, rows_desc(q + c * kPanelBytes + j * 32), rows_desc(k + c * kPanelBytes + j * 32), c + j > 0);
+}
+
+// Starts O += P V over this warpgroup's 256 columns; P is in the tile's last panel.
+template <class T> DEV void start_output(Output& o, uint32_t tile, int group) {
+  wgmma_pin(o);
+  wgmma_fence();
+  UNROLL for (int j = 0; j < 4; j++)
+    wgmma_columns<T>(o, rows_desc(tile + 8 * kPanelBytes + j * 32), columns_desc(tile + group * 4 * kPanelBytes + j * 2048, kPanelBytes), true);
+  wgmma_commit();
+}
+
+DEV void shrink_output(Output& o, const float* shrink, int row) {
+  const float a = shrink[row], b = shrink[row + 8];
+  if (!__any_sync(~0u, a != 1.f || b != 1.f)) return;
+  UNROLL for (int j = 0; j < 32; j++) { o[4 * j] *= a; o[4 * j + 1] *= a; o[4 * j + 2] *= b; o[4 * j + 3] *= b; }
+}
+
+// Gives a tile's value half and its P back to the copying warps: one arrival a warp.
+DEV void release(const Shared& s, int i, int group) {
+  const int buffer = i % kBuffers;
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) {
+    mbar_arrive(smem_u32(&s.empty[buffer][group]));
+    mbar_arrive(smem_u32(&s.empty[buffer][2]));
+  }
+}
+
+// A row's part of the online softmax. The reference moves only if the maximum grew by more than 2^8, so O is seldom rescaled.
+struct Row { float m, l; };
+DEV float advance(Row& r, float before, float top) {
+  const float m = top > before + 8.f ? top : before, base = m == -INFINITY_F ? 0.f : m;
+  r.l *= r.m == -INFINITY_F ? 0.f : ex2(r.m - base);
+  r.m = m;
+  return before == -INFINITY_F ? (m == -INFINITY_F ? 1.f : 0.f) : ex2(before - base);
+}
+
+// softmax of this warpgroup's tile i; leaves P, the new reference logits and the factors for O.
+template <class T> DEV void softmax(const FdDecodeParams& p, Shared& s, float (&x)[32], Row (&rows)[2], uint32_t tile, int i) {
+  const int lane = threadIdx.x % 32, row = threadIdx.x % 128 / 32 * 16 + lane / 4, token = s.work.first + i * kN + lane % 4 * 2;
+  const bool masked = s.work.first + (i + 1) * kN > min(s.work.end, s.work.position(0) + 1);
+  UNROLL for (int half = 0; half < 2; half++) {
+    const int r = row + 8 * half;
+    if (masked) {
+      const int hi = (p.flags & FD_CAUSAL) && r < s.work.rows ? min(s.work.end - 1, s.work.position(r)) : s.work.end - 1;
+      UNROLL for (int j = 0; j < 8; j++) UNROLL for (int e = 0; e < 2; e++) if (token + j * 8 + e > hi) x[4 * j + 2 * half + e] = -INFINITY_F;
+    }
+    float top = -INFINITY_F;
+    UNROLL for (int j = 0; j < 8; j++) top = max3(top, x[4 * j + 2 * half], x[4 * j + 2 * half + 1]);
+    top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
+    top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
+    const float shrink = advance(rows[half], i > 0 ? s.m[(i + 1) & 1][r] : -INFINITY_F, top * p.scale_log2);
+    const float base = rows[half].m == -INFINITY_F ? 0.f : rows[half].m;
+    float sum = 0.f;
+    UNROLL for (int j = 0; j < 8; j++) UNROLL for (int e = 0; e < 2; e++) {
+      float& y = x[4 * j + 2 * half + e];
+      y = ex2(fmaf(y, p.scale_log2, -base));
+      sum += y;
+    }
+    rows[half].l += sum;
+    if (lane % 4 == 0) { s.m[i & 1][r] = rows[half].m; s.shrink[i & 1][r] = MUTANT(mla_not_rescaled) ? 1.f : shrink; }
+    UNROLL for (int j = 0; j < 8; j++) sts32(tile + chunk_at(r, 64 + j) + lane % 4 * 4, half::pack<T>(x[4 * j + 2 * half], x[4 * j + 2 * half + 1]));
+  }
+}
+
+// O += P V of the tile that the other warpgroup owns.
+template <class T> DEV void start_other(Shared& s, Output& o, uint32_t shared, int i, int group, int row) {
+  if (!MUTANT(mla_weights_not_awaited)) bar_sync(kBarWeights + (i & 1), 256);
+  shrink_output(o, s.shrink[i & 1], row);
+  start_output<T>(o, shared + (1 + i % kBuffers) * kTileBytes, group);
+}
+
+// This warpgroup's tile i. kFirst: tile 0, before which there is none.
+template <class T, bool kFirst> DEV void own_tile(const FdDecodeParams& p, Shared& s, uint32_t shared, int group, int i, Output& o, Row (&rows)[2]) {
+  const int row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
+  const uint32_t buffer = i % kBuffers, phase = i / kBuffers & 1, tile = shared + (1 + buffer) * kTileBytes;
+  float x[32];
+  await(&s.full[buffer][0], phase);
+  start_scores<T>(x, shared, tile, 0, 4);
+  await(&s.full[buffer][1], phase);
+  start_scores<T>(x, shared, tile, 4, 8);
+  await(&s.full[buffer][2], phase);
+  start_scores<T>(x, shared, tile, 8, 9);
+  wgmma_commit();
+  if constexpr (!kFirst) {
+    start_other<T>(s, o, shared, i - 1, group, row);
+    wgmma_wait<1>();
+  } else {
+    wgmma_wait<0>();
+  }
+  wgmma_pin(x);
+  bar_sync(kBarOwn + group, 128);         // no warp reads the last panel any more
+  softmax<T>(p, s, x, rows, tile, i);
+  fence_async();
+  bar_sync(kBarOwn + group, 128);
+  bar_arrive(kBarWeights + (i & 1), 256);
+  if constexpr (!kFirst) {
+    wgmma_wait<0>();
+    wgmma_pin(o);
+    release(s, i - 1, group);
+  }
+  shrink_output(o, s.shrink[i & 1], row);
+  start_output<T>(o, tile, group);
+  wgmma_wait<0>();
+  wgmma_pin(o);
+  release(s, i, group);
+}
+
+// All tiles. On return o is O of this warpgroup's columns against reference m, l the sum: the same in both warpgroups.
+template <class T> DEV void consume(const FdDecodeParams& p, Shared& s, uint32_t shared, int group, Output& o, Row (&result)[2]) {
+  const int n = s.work.tiles, row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
+  Row rows[2] = {{-INFINITY_F, 0.f}, {-INFINITY_F, 0.f}};
+  UNROLL for (int j = 0; j < 128; j++) o[j] = 0.f;
+  UNROLL for (int i = 0; i < kParts; i++) await(&s.q_full[i], 0);
+  if (group == 0 && n > 0) own_tile<T, true>(p, s, shared, group, 0, o, rows);
+  NO_UNROLL for (int i = group == 0 ? 2 : 1; i < n; i += 2) own_tile<T, false>(p, s, shared, group, i, o, rows);
+  if (n > 0 && (n - 1) % 2 != group) {
+    start_other<T>(s, o, shared, n - 1, group, row);
+    wgmma_wait<0>();
+    wgmma_pin(o);
+  }
+  UNROLL for (int half = 0; half < 2; half++) {
+    const float m = n > 0 ? s.m[(n - 1) & 1][row + 8 * half] : -INFINITY_F;
+    float l = rows[half].m == -INFINITY_F ? 0.f : rows[half].l * ex2(rows[half].m - m);
+    l += __shfl_xor_sync(~0u, l, 1);
+    l += __shfl_xor_sync(~0u, l, 2);
+    if (threadIdx.x % 4 == 0) s.l[group][row + 8 * half] = l;
+    result[half].m = m;
+  }
+  bar_sync(kBarBoth, 256);
+  UNROLL for (int half = 0; half < 2; half++) result[half].l = s.l[0][row + 8 * half] + s.l[1][row + 8 * half];
+}
+
+}  // namespace fd::mla
