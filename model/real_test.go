@@ -166,6 +166,9 @@ func TestRealFloat32(t *testing.T) {
 	}
 }
 
+// allPromptsEnv makes TestRealReference take the whole of every prompt: tens of minutes.
+const allPromptsEnv = "FLASHDECODE_ALL_PROMPTS"
+
 // TestRealReference holds the float64 reference backend against transformers on the shortest prompt of each model.
 func TestRealReference(t *testing.T) {
 	if testing.Short() {
@@ -176,6 +179,12 @@ func TestRealReference(t *testing.T) {
 			var golden struct{ Prompts []realPrompt }
 			readReal(t, name+".json", &golden)
 			r := openReal(t, file, ref.New(), model.Options{MaxRows: realChunk, MaxLogits: realChunk}, quant.F32)
+			if os.Getenv(allPromptsEnv) != "" {
+				for i := range golden.Prompts {
+					checkFloat(t, &r, &golden.Prompts[i])
+				}
+				return
+			}
 			shortest := &golden.Prompts[0]
 			for i := range golden.Prompts {
 				if p := &golden.Prompts[i]; len(p.IDs) < len(shortest.IDs) {
