@@ -7,7 +7,7 @@ names() { sed -E '/^#define MUTANT/d' "$@" | grep -oE 'MUTANT\(\w+\)' | sed -E '
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-all=$(names $(find attention prim emu -name '*.cuh' -o -name '*.cu' -o -name '*.h' -o -name '*_emu.cc')) || { echo 'mutants: no MUTANT(name) in any source' >&2; exit 1; }
+all=$(names $(find attention bench prim emu -name '*.cuh' -o -name '*.cu' -o -name '*.h' -o -name '*_emu.cc')) || { echo 'mutants: no MUTANT(name) in any source' >&2; exit 1; }
 
 # The dependency file of a program lists the sources in it.
 one() {

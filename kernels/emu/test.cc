@@ -51,7 +51,7 @@ Buffer<float> Test::floats(size_t n, const char* name) {
 
 namespace {
 
-struct Options { int seeds = 3, mutant_seeds = 6; const char* only = ""; bool verbose = false, list = false; std::vector<std::string> mutants; };
+struct Options { int seeds = 3, mutant_seeds = 6; const char *program = "", *only = ""; bool verbose = false, list = false; std::vector<std::string> mutants; };
 
 double seconds() {
   timespec t;
@@ -86,7 +86,7 @@ int run_all(const Suite& suite, const Options& o) {
     }
     if (o.verbose) printf("%7.3f s  %s\n", seconds() - before, c.name.c_str());
   }
-  printf("%d passed, %d failed (%zu cases, seeds 1 to %d, %.1f s)\n", ran - failed, failed, suite.all().size(), o.seeds, seconds() - start);
+  printf("%s: %d passed, %d failed (%zu cases, seeds 1 to %d, %.1f s)\n", o.program, ran - failed, failed, suite.all().size(), o.seeds, seconds() - start);
   if (!ran) printf("no case matches %s\n", o.only);
   return failed || !ran;
 }
@@ -112,6 +112,8 @@ bool caught(const Suite& suite, const std::string& mutant, const Options& o) {
 
 Options parse(int argc, char** argv) {
   Options o;
+  const char* slash = strrchr(argv[0], '/');
+  o.program = slash ? slash + 1 : argv[0];
   for (int i = 1; i < argc; i++) {
     auto value = [&] { if (++i == argc) { fprintf(stderr, "%s needs a value\n", argv[i - 1]); exit(2); } return argv[i]; };
     if (!strcmp(argv[i], "-seeds")) o.seeds = o.mutant_seeds = atoi(value());
