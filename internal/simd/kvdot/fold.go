@@ -40,9 +40,9 @@ type body struct {
 	read    func(l Layout, base unsafe.Pointer, off []int64) // every byte of the tiles
 }
 
-// q8WeightWords is the size of a group's integer weights of 32 dimensions: 16 bits a token, and a scale a
-// row, padded.
-const q8WeightWords = maxGroup*stripeTokens/2 + TileTokens
+// q8WeightWords is the size of a group's integer weights of 32 dimensions: 16 bits a token, and a line for a
+// row's scale.
+const q8WeightWords = maxGroup * (stripeTokens/2 + TileTokens)
 
 // Scratch is a worker's buffers. The zero value is ready; they grow to what the largest Item needs.
 type Scratch struct {

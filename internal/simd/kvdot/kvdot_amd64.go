@@ -40,7 +40,7 @@ func asmBody(level simd.Level, fold []func(*byte), read func(*byte)) body {
 		group: len(fold),
 		qWords: func(l Layout, rows int) int {
 			if l.Type == quant.Q8_0 {
-				return l.HeadDim / blockDims * rows * q8QueryWords
+				return rows * (1 + l.HeadDim/blockDims*q8QueryWords)
 			}
 			return l.HeadDim * rows
 		},

@@ -9,28 +9,28 @@ import (
 )
 
 // q8QueryWords is the size of one row's 32 dimensions prepared for a Q8_0 body: two words for every four
-// dimensions, a correction, a scale.
-const q8QueryWords = blockDims/4*2 + 2
+// dimensions, and a correction.
+const q8QueryWords = blockDims/4*2 + 1
 
 // q8QueryMax is the largest 16-bit query. It is a multiple of 256, so that the upper byte does not overflow
 // when a negative lower byte borrows from it.
 const q8QueryMax = 127 << 8
 
-// prepareQ8 writes q, [rows][dim], as 16-bit integers with a scale per 32 dimensions. Eight bits would add
-// as much error as Q8_0 keys have themselves; sixteen are off by at most scale/2, 2⁻¹⁶ of the block's
-// largest query. dst holds per block [8][rows][2] words of four dimensions, [rows] corrections -128·Σq and
-// [rows] scales. It runs once an item and is as much as a stripe or two: hence the rounding by addition.
+// prepareQ8 writes q, [rows][dim], as 16-bit integers with a scale a row. Eight bits would add as much error as
+// Q8_0 keys have themselves; sixteen are off by at most scale/2, 2⁻¹⁶ of the row's largest query. dst holds the
+// [rows] scales, then per block of 32 dimensions [8][rows][2] words of four dimensions and [rows] corrections
+// -128·Σq. It runs once an item and is as much as a stripe or two: hence the rounding by addition.
 func prepareQ8(dst, q []float32, rows int, level simd.Level) {
 	const round = 3 << 22 // adding it leaves no bits for a fraction
 	dim := len(q) / rows
-	for b := 0; b < dim; b += blockDims {
-		out := dst[b/blockDims*rows*q8QueryWords:][:rows*q8QueryWords]
-		for r := range rows {
-			x := (*[blockDims]float32)(q[r*dim+b:])
-			scale, inverse := q8Scale(x)
+	for r := range rows {
+		scale, inverse := q8Scale(q[r*dim : (r+1)*dim])
+		dst[r] = scale
+		for b := 0; b < dim; b += blockDims {
+			out := dst[rows+b/blockDims*rows*q8QueryWords:][:rows*q8QueryWords]
 			var c [blockDims]int32
 			var sum int32
-			for i, v := range x {
+			for i, v := range (*[blockDims]float32)(q[r*dim+b:]) {
 				c[i] = int32(math.Float32bits(float32(v*inverse)+round) - math.Float32bits(round))
 				sum += c[i]
 			}
@@ -40,13 +40,12 @@ func prepareQ8(dst, q []float32, rows int, level simd.Level) {
 				splitQuery2(out[2*r:], 2*rows, &c)
 			}
 			out[blockDims/4*2*rows+r] = math.Float32frombits(uint32(-128 * sum))
-			out[(blockDims/4*2+1)*rows+r] = scale
 		}
 	}
 }
 
-// q8Scale returns the step of a block's 16-bit queries and its inverse, 0 for a block of zeros.
-func q8Scale(x *[blockDims]float32) (scale, inverse float32) {
+// q8Scale returns the step of a row's 16-bit queries and its inverse, 0 for a row of zeros.
+func q8Scale(x []float32) (scale, inverse float32) {
 	var top uint32 // numbers without a sign compare as integers
 	for _, v := range x {
 		top = max(top, math.Float32bits(v)&^(1<<31))
@@ -62,19 +61,19 @@ func q8Scale(x *[blockDims]float32) (scale, inverse float32) {
 // then the lower ones, all signed.
 func splitQuery512(dst []float32, stride int, c *[blockDims]int32) {
 	for i := 0; i < blockDims; i += 4 {
-		var upper, lower uint32
-		for j, x := range c[i : i+4] {
-			lower |= uint32(uint8(x)) << (8 * j)
-			upper |= uint32(uint8((x+128)>>8)) << (8 * j)
-		}
-		dst[i/4*stride], dst[i/4*stride+1] = math.Float32frombits(upper), math.Float32frombits(lower)
+		x := (*[4]int32)(c[i:])
+		lower := x[0]&255 | x[1]&255<<8 | x[2]&255<<16 | x[3]<<24
+		upper := (x[0]+128)>>8&255 | (x[1]+128)&^255&0xffff | (x[2]+128)>>8&255<<16 | (x[3]+128)>>8<<24
+		to := (*[2]float32)(dst[i/4*stride:])
+		to[0], to[1] = math.Float32frombits(uint32(upper)), math.Float32frombits(uint32(lower))
 	}
 }
 
 // splitQuery2 writes queries 0 and 2, then 1 and 3, as 16-bit halves.
 func splitQuery2(dst []float32, stride int, c *[blockDims]int32) {
 	for i := 0; i < blockDims; i += 4 {
-		pair := func(a, b int32) float32 { return math.Float32frombits(uint32(uint16(a)) | uint32(b)<<16) }
-		dst[i/4*stride], dst[i/4*stride+1] = pair(c[i], c[i+2]), pair(c[i+1], c[i+3])
+		x, to := (*[4]int32)(c[i:]), (*[2]float32)(dst[i/4*stride:])
+		to[0] = math.Float32frombits(uint32(x[0]&0xffff | x[2]<<16))
+		to[1] = math.Float32frombits(uint32(x[1]&0xffff | x[3]<<16))
 	}
 }

@@ -154,10 +154,10 @@ dims3:
 cap5:
 	VBROADCASTSS 116(AX), Y0
 	VMULPS       (BX), Y0, Y0
-	VANDPS       foldConst_avx2<>+640(SB), Y0, Y1
-	VANDPS       foldConst_avx2<>+608(SB), Y0, Y2
-	VCMPPS       $0x11, foldConst_avx2<>+672(SB), Y1, Y3
-	VMINPS       foldConst_avx2<>+704(SB), Y1, Y1
+	VANDPS       foldConst_avx2<>+800(SB), Y0, Y1
+	VANDPS       foldConst_avx2<>+768(SB), Y0, Y2
+	VCMPPS       $0x11, foldConst_avx2<>+832(SB), Y1, Y3
+	VMINPS       foldConst_avx2<>+864(SB), Y1, Y1
 	VADDPS       Y1, Y1, Y1
 	VMULPS       foldConst_avx2<>+64(SB), Y1, Y1
 	VMOVUPS      foldConst_avx2<>+288(SB), Y4
@@ -174,18 +174,18 @@ cap5:
 	VPADDD       foldConst_avx2<>+320(SB), Y4, Y4
 	VPSLLD       $0x17, Y4, Y4
 	VMULPS       Y4, Y5, Y5
-	VADDPS       foldConst_avx2<>+544(SB), Y5, Y5
-	VMOVUPS      foldConst_avx2<>+576(SB), Y1
+	VADDPS       foldConst_avx2<>+704(SB), Y5, Y5
+	VMOVUPS      foldConst_avx2<>+736(SB), Y1
 	VDIVPS       Y5, Y1, Y1
-	VMOVUPS      foldConst_avx2<>+544(SB), Y4
+	VMOVUPS      foldConst_avx2<>+704(SB), Y4
 	VSUBPS       Y1, Y4, Y1
 	VORPS        Y2, Y1, Y1
 	VMULPS       Y0, Y0, Y2
-	VMOVUPS      foldConst_avx2<>+736(SB), Y4
-	VFMADD213PS  foldConst_avx2<>+768(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+800(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+832(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+864(SB), Y2, Y4
+	VMOVUPS      foldConst_avx2<>+896(SB), Y4
+	VFMADD213PS  foldConst_avx2<>+928(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+960(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+992(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+1024(SB), Y2, Y4
 	VMULPS       Y0, Y2, Y2
 	VFMADD213PS  Y0, Y2, Y4
 	VBLENDVPS    Y3, Y4, Y1, Y1
@@ -837,95 +837,135 @@ DATA foldConst_avx2<>+528(SB)/4, $0x38000100
 DATA foldConst_avx2<>+532(SB)/4, $0x38000100
 DATA foldConst_avx2<>+536(SB)/4, $0x38000100
 DATA foldConst_avx2<>+540(SB)/4, $0x38000100
-DATA foldConst_avx2<>+544(SB)/4, $0x3f800000
-DATA foldConst_avx2<>+548(SB)/4, $0x3f800000
-DATA foldConst_avx2<>+552(SB)/4, $0x3f800000
-DATA foldConst_avx2<>+556(SB)/4, $0x3f800000
-DATA foldConst_avx2<>+560(SB)/4, $0x3f800000
-DATA foldConst_avx2<>+564(SB)/4, $0x3f800000
-DATA foldConst_avx2<>+568(SB)/4, $0x3f800000
-DATA foldConst_avx2<>+572(SB)/4, $0x3f800000
-DATA foldConst_avx2<>+576(SB)/4, $0x40000000
-DATA foldConst_avx2<>+580(SB)/4, $0x40000000
-DATA foldConst_avx2<>+584(SB)/4, $0x40000000
-DATA foldConst_avx2<>+588(SB)/4, $0x40000000
-DATA foldConst_avx2<>+592(SB)/4, $0x40000000
-DATA foldConst_avx2<>+596(SB)/4, $0x40000000
-DATA foldConst_avx2<>+600(SB)/4, $0x40000000
-DATA foldConst_avx2<>+604(SB)/4, $0x40000000
-DATA foldConst_avx2<>+608(SB)/4, $0x80000000
-DATA foldConst_avx2<>+612(SB)/4, $0x80000000
-DATA foldConst_avx2<>+616(SB)/4, $0x80000000
-DATA foldConst_avx2<>+620(SB)/4, $0x80000000
-DATA foldConst_avx2<>+624(SB)/4, $0x80000000
-DATA foldConst_avx2<>+628(SB)/4, $0x80000000
-DATA foldConst_avx2<>+632(SB)/4, $0x80000000
-DATA foldConst_avx2<>+636(SB)/4, $0x80000000
-DATA foldConst_avx2<>+640(SB)/4, $0x7fffffff
-DATA foldConst_avx2<>+644(SB)/4, $0x7fffffff
-DATA foldConst_avx2<>+648(SB)/4, $0x7fffffff
-DATA foldConst_avx2<>+652(SB)/4, $0x7fffffff
-DATA foldConst_avx2<>+656(SB)/4, $0x7fffffff
-DATA foldConst_avx2<>+660(SB)/4, $0x7fffffff
-DATA foldConst_avx2<>+664(SB)/4, $0x7fffffff
-DATA foldConst_avx2<>+668(SB)/4, $0x7fffffff
-DATA foldConst_avx2<>+672(SB)/4, $0x3f200000
-DATA foldConst_avx2<>+676(SB)/4, $0x3f200000
-DATA foldConst_avx2<>+680(SB)/4, $0x3f200000
-DATA foldConst_avx2<>+684(SB)/4, $0x3f200000
-DATA foldConst_avx2<>+688(SB)/4, $0x3f200000
-DATA foldConst_avx2<>+692(SB)/4, $0x3f200000
-DATA foldConst_avx2<>+696(SB)/4, $0x3f200000
-DATA foldConst_avx2<>+700(SB)/4, $0x3f200000
-DATA foldConst_avx2<>+704(SB)/4, $0x41a00000
-DATA foldConst_avx2<>+708(SB)/4, $0x41a00000
-DATA foldConst_avx2<>+712(SB)/4, $0x41a00000
-DATA foldConst_avx2<>+716(SB)/4, $0x41a00000
-DATA foldConst_avx2<>+720(SB)/4, $0x41a00000
-DATA foldConst_avx2<>+724(SB)/4, $0x41a00000
-DATA foldConst_avx2<>+728(SB)/4, $0x41a00000
-DATA foldConst_avx2<>+732(SB)/4, $0x41a00000
-DATA foldConst_avx2<>+736(SB)/4, $0xbbbaf0e9
-DATA foldConst_avx2<>+740(SB)/4, $0xbbbaf0e9
-DATA foldConst_avx2<>+744(SB)/4, $0xbbbaf0e9
-DATA foldConst_avx2<>+748(SB)/4, $0xbbbaf0e9
-DATA foldConst_avx2<>+752(SB)/4, $0xbbbaf0e9
-DATA foldConst_avx2<>+756(SB)/4, $0xbbbaf0e9
-DATA foldConst_avx2<>+760(SB)/4, $0xbbbaf0e9
-DATA foldConst_avx2<>+764(SB)/4, $0xbbbaf0e9
-DATA foldConst_avx2<>+768(SB)/4, $0x3ca9134e
-DATA foldConst_avx2<>+772(SB)/4, $0x3ca9134e
-DATA foldConst_avx2<>+776(SB)/4, $0x3ca9134e
-DATA foldConst_avx2<>+780(SB)/4, $0x3ca9134e
-DATA foldConst_avx2<>+784(SB)/4, $0x3ca9134e
-DATA foldConst_avx2<>+788(SB)/4, $0x3ca9134e
-DATA foldConst_avx2<>+792(SB)/4, $0x3ca9134e
-DATA foldConst_avx2<>+796(SB)/4, $0x3ca9134e
-DATA foldConst_avx2<>+800(SB)/4, $0xbd5c1e2d
-DATA foldConst_avx2<>+804(SB)/4, $0xbd5c1e2d
-DATA foldConst_avx2<>+808(SB)/4, $0xbd5c1e2d
-DATA foldConst_avx2<>+812(SB)/4, $0xbd5c1e2d
-DATA foldConst_avx2<>+816(SB)/4, $0xbd5c1e2d
-DATA foldConst_avx2<>+820(SB)/4, $0xbd5c1e2d
-DATA foldConst_avx2<>+824(SB)/4, $0xbd5c1e2d
-DATA foldConst_avx2<>+828(SB)/4, $0xbd5c1e2d
-DATA foldConst_avx2<>+832(SB)/4, $0x3e088393
-DATA foldConst_avx2<>+836(SB)/4, $0x3e088393
-DATA foldConst_avx2<>+840(SB)/4, $0x3e088393
-DATA foldConst_avx2<>+844(SB)/4, $0x3e088393
-DATA foldConst_avx2<>+848(SB)/4, $0x3e088393
-DATA foldConst_avx2<>+852(SB)/4, $0x3e088393
-DATA foldConst_avx2<>+856(SB)/4, $0x3e088393
-DATA foldConst_avx2<>+860(SB)/4, $0x3e088393
-DATA foldConst_avx2<>+864(SB)/4, $0xbeaaaa99
-DATA foldConst_avx2<>+868(SB)/4, $0xbeaaaa99
-DATA foldConst_avx2<>+872(SB)/4, $0xbeaaaa99
-DATA foldConst_avx2<>+876(SB)/4, $0xbeaaaa99
-DATA foldConst_avx2<>+880(SB)/4, $0xbeaaaa99
-DATA foldConst_avx2<>+884(SB)/4, $0xbeaaaa99
-DATA foldConst_avx2<>+888(SB)/4, $0xbeaaaa99
-DATA foldConst_avx2<>+892(SB)/4, $0xbeaaaa99
-GLOBL foldConst_avx2<>(SB), RODATA|NOPTR, $896
+DATA foldConst_avx2<>+544(SB)/4, $0x4b000000
+DATA foldConst_avx2<>+548(SB)/4, $0x4b000000
+DATA foldConst_avx2<>+552(SB)/4, $0x4b000000
+DATA foldConst_avx2<>+556(SB)/4, $0x4b000000
+DATA foldConst_avx2<>+560(SB)/4, $0x4b000000
+DATA foldConst_avx2<>+564(SB)/4, $0x4b000000
+DATA foldConst_avx2<>+568(SB)/4, $0x4b000000
+DATA foldConst_avx2<>+572(SB)/4, $0x4b000000
+DATA foldConst_avx2<>+576(SB)/4, $0x0c080400
+DATA foldConst_avx2<>+580(SB)/4, $0x0c080400
+DATA foldConst_avx2<>+584(SB)/4, $0x0c080400
+DATA foldConst_avx2<>+588(SB)/4, $0x0c080400
+DATA foldConst_avx2<>+592(SB)/4, $0x0c080400
+DATA foldConst_avx2<>+596(SB)/4, $0x0c080400
+DATA foldConst_avx2<>+600(SB)/4, $0x0c080400
+DATA foldConst_avx2<>+604(SB)/4, $0x0c080400
+DATA foldConst_avx2<>+608(SB)/4, $0x0e0a0602
+DATA foldConst_avx2<>+612(SB)/4, $0x0e0a0602
+DATA foldConst_avx2<>+616(SB)/4, $0x0e0a0602
+DATA foldConst_avx2<>+620(SB)/4, $0x0e0a0602
+DATA foldConst_avx2<>+624(SB)/4, $0x0e0a0602
+DATA foldConst_avx2<>+628(SB)/4, $0x0e0a0602
+DATA foldConst_avx2<>+632(SB)/4, $0x0e0a0602
+DATA foldConst_avx2<>+636(SB)/4, $0x0e0a0602
+DATA foldConst_avx2<>+640(SB)/4, $0x0d090501
+DATA foldConst_avx2<>+644(SB)/4, $0x0d090501
+DATA foldConst_avx2<>+648(SB)/4, $0x0d090501
+DATA foldConst_avx2<>+652(SB)/4, $0x0d090501
+DATA foldConst_avx2<>+656(SB)/4, $0x0d090501
+DATA foldConst_avx2<>+660(SB)/4, $0x0d090501
+DATA foldConst_avx2<>+664(SB)/4, $0x0d090501
+DATA foldConst_avx2<>+668(SB)/4, $0x0d090501
+DATA foldConst_avx2<>+672(SB)/4, $0x0f0b0703
+DATA foldConst_avx2<>+676(SB)/4, $0x0f0b0703
+DATA foldConst_avx2<>+680(SB)/4, $0x0f0b0703
+DATA foldConst_avx2<>+684(SB)/4, $0x0f0b0703
+DATA foldConst_avx2<>+688(SB)/4, $0x0f0b0703
+DATA foldConst_avx2<>+692(SB)/4, $0x0f0b0703
+DATA foldConst_avx2<>+696(SB)/4, $0x0f0b0703
+DATA foldConst_avx2<>+700(SB)/4, $0x0f0b0703
+DATA foldConst_avx2<>+704(SB)/4, $0x3f800000
+DATA foldConst_avx2<>+708(SB)/4, $0x3f800000
+DATA foldConst_avx2<>+712(SB)/4, $0x3f800000
+DATA foldConst_avx2<>+716(SB)/4, $0x3f800000
+DATA foldConst_avx2<>+720(SB)/4, $0x3f800000
+DATA foldConst_avx2<>+724(SB)/4, $0x3f800000
+DATA foldConst_avx2<>+728(SB)/4, $0x3f800000
+DATA foldConst_avx2<>+732(SB)/4, $0x3f800000
+DATA foldConst_avx2<>+736(SB)/4, $0x40000000
+DATA foldConst_avx2<>+740(SB)/4, $0x40000000
+DATA foldConst_avx2<>+744(SB)/4, $0x40000000
+DATA foldConst_avx2<>+748(SB)/4, $0x40000000
+DATA foldConst_avx2<>+752(SB)/4, $0x40000000
+DATA foldConst_avx2<>+756(SB)/4, $0x40000000
+DATA foldConst_avx2<>+760(SB)/4, $0x40000000
+DATA foldConst_avx2<>+764(SB)/4, $0x40000000
+DATA foldConst_avx2<>+768(SB)/4, $0x80000000
+DATA foldConst_avx2<>+772(SB)/4, $0x80000000
+DATA foldConst_avx2<>+776(SB)/4, $0x80000000
+DATA foldConst_avx2<>+780(SB)/4, $0x80000000
+DATA foldConst_avx2<>+784(SB)/4, $0x80000000
+DATA foldConst_avx2<>+788(SB)/4, $0x80000000
+DATA foldConst_avx2<>+792(SB)/4, $0x80000000
+DATA foldConst_avx2<>+796(SB)/4, $0x80000000
+DATA foldConst_avx2<>+800(SB)/4, $0x7fffffff
+DATA foldConst_avx2<>+804(SB)/4, $0x7fffffff
+DATA foldConst_avx2<>+808(SB)/4, $0x7fffffff
+DATA foldConst_avx2<>+812(SB)/4, $0x7fffffff
+DATA foldConst_avx2<>+816(SB)/4, $0x7fffffff
+DATA foldConst_avx2<>+820(SB)/4, $0x7fffffff
+DATA foldConst_avx2<>+824(SB)/4, $0x7fffffff
+DATA foldConst_avx2<>+828(SB)/4, $0x7fffffff
+DATA foldConst_avx2<>+832(SB)/4, $0x3f200000
+DATA foldConst_avx2<>+836(SB)/4, $0x3f200000
+DATA foldConst_avx2<>+840(SB)/4, $0x3f200000
+DATA foldConst_avx2<>+844(SB)/4, $0x3f200000
+DATA foldConst_avx2<>+848(SB)/4, $0x3f200000
+DATA foldConst_avx2<>+852(SB)/4, $0x3f200000
+DATA foldConst_avx2<>+856(SB)/4, $0x3f200000
+DATA foldConst_avx2<>+860(SB)/4, $0x3f200000
+DATA foldConst_avx2<>+864(SB)/4, $0x41a00000
+DATA foldConst_avx2<>+868(SB)/4, $0x41a00000
+DATA foldConst_avx2<>+872(SB)/4, $0x41a00000
+DATA foldConst_avx2<>+876(SB)/4, $0x41a00000
+DATA foldConst_avx2<>+880(SB)/4, $0x41a00000
+DATA foldConst_avx2<>+884(SB)/4, $0x41a00000
+DATA foldConst_avx2<>+888(SB)/4, $0x41a00000
+DATA foldConst_avx2<>+892(SB)/4, $0x41a00000
+DATA foldConst_avx2<>+896(SB)/4, $0xbbbaf0e9
+DATA foldConst_avx2<>+900(SB)/4, $0xbbbaf0e9
+DATA foldConst_avx2<>+904(SB)/4, $0xbbbaf0e9
+DATA foldConst_avx2<>+908(SB)/4, $0xbbbaf0e9
+DATA foldConst_avx2<>+912(SB)/4, $0xbbbaf0e9
+DATA foldConst_avx2<>+916(SB)/4, $0xbbbaf0e9
+DATA foldConst_avx2<>+920(SB)/4, $0xbbbaf0e9
+DATA foldConst_avx2<>+924(SB)/4, $0xbbbaf0e9
+DATA foldConst_avx2<>+928(SB)/4, $0x3ca9134e
+DATA foldConst_avx2<>+932(SB)/4, $0x3ca9134e
+DATA foldConst_avx2<>+936(SB)/4, $0x3ca9134e
+DATA foldConst_avx2<>+940(SB)/4, $0x3ca9134e
+DATA foldConst_avx2<>+944(SB)/4, $0x3ca9134e
+DATA foldConst_avx2<>+948(SB)/4, $0x3ca9134e
+DATA foldConst_avx2<>+952(SB)/4, $0x3ca9134e
+DATA foldConst_avx2<>+956(SB)/4, $0x3ca9134e
+DATA foldConst_avx2<>+960(SB)/4, $0xbd5c1e2d
+DATA foldConst_avx2<>+964(SB)/4, $0xbd5c1e2d
+DATA foldConst_avx2<>+968(SB)/4, $0xbd5c1e2d
+DATA foldConst_avx2<>+972(SB)/4, $0xbd5c1e2d
+DATA foldConst_avx2<>+976(SB)/4, $0xbd5c1e2d
+DATA foldConst_avx2<>+980(SB)/4, $0xbd5c1e2d
+DATA foldConst_avx2<>+984(SB)/4, $0xbd5c1e2d
+DATA foldConst_avx2<>+988(SB)/4, $0xbd5c1e2d
+DATA foldConst_avx2<>+992(SB)/4, $0x3e088393
+DATA foldConst_avx2<>+996(SB)/4, $0x3e088393
+DATA foldConst_avx2<>+1000(SB)/4, $0x3e088393
+DATA foldConst_avx2<>+1004(SB)/4, $0x3e088393
+DATA foldConst_avx2<>+1008(SB)/4, $0x3e088393
+DATA foldConst_avx2<>+1012(SB)/4, $0x3e088393
+DATA foldConst_avx2<>+1016(SB)/4, $0x3e088393
+DATA foldConst_avx2<>+1020(SB)/4, $0x3e088393
+DATA foldConst_avx2<>+1024(SB)/4, $0xbeaaaa99
+DATA foldConst_avx2<>+1028(SB)/4, $0xbeaaaa99
+DATA foldConst_avx2<>+1032(SB)/4, $0xbeaaaa99
+DATA foldConst_avx2<>+1036(SB)/4, $0xbeaaaa99
+DATA foldConst_avx2<>+1040(SB)/4, $0xbeaaaa99
+DATA foldConst_avx2<>+1044(SB)/4, $0xbeaaaa99
+DATA foldConst_avx2<>+1048(SB)/4, $0xbeaaaa99
+DATA foldConst_avx2<>+1052(SB)/4, $0xbeaaaa99
+GLOBL foldConst_avx2<>(SB), RODATA|NOPTR, $1056
 
 // func foldF16R2AVX2(args *byte)
 // Requires: AVX, AVX2, CMOV, F16C, FMA3, MMX+
@@ -1051,10 +1091,10 @@ dims27:
 cap29:
 	VBROADCASTSS 116(AX), Y0
 	VMULPS       (BX), Y0, Y0
-	VANDPS       foldConst_avx2<>+640(SB), Y0, Y1
-	VANDPS       foldConst_avx2<>+608(SB), Y0, Y2
-	VCMPPS       $0x11, foldConst_avx2<>+672(SB), Y1, Y3
-	VMINPS       foldConst_avx2<>+704(SB), Y1, Y1
+	VANDPS       foldConst_avx2<>+800(SB), Y0, Y1
+	VANDPS       foldConst_avx2<>+768(SB), Y0, Y2
+	VCMPPS       $0x11, foldConst_avx2<>+832(SB), Y1, Y3
+	VMINPS       foldConst_avx2<>+864(SB), Y1, Y1
 	VADDPS       Y1, Y1, Y1
 	VMULPS       foldConst_avx2<>+64(SB), Y1, Y1
 	VMOVUPS      foldConst_avx2<>+288(SB), Y4
@@ -1071,18 +1111,18 @@ cap29:
 	VPADDD       foldConst_avx2<>+320(SB), Y4, Y4
 	VPSLLD       $0x17, Y4, Y4
 	VMULPS       Y4, Y5, Y5
-	VADDPS       foldConst_avx2<>+544(SB), Y5, Y5
-	VMOVUPS      foldConst_avx2<>+576(SB), Y1
+	VADDPS       foldConst_avx2<>+704(SB), Y5, Y5
+	VMOVUPS      foldConst_avx2<>+736(SB), Y1
 	VDIVPS       Y5, Y1, Y1
-	VMOVUPS      foldConst_avx2<>+544(SB), Y4
+	VMOVUPS      foldConst_avx2<>+704(SB), Y4
 	VSUBPS       Y1, Y4, Y1
 	VORPS        Y2, Y1, Y1
 	VMULPS       Y0, Y0, Y2
-	VMOVUPS      foldConst_avx2<>+736(SB), Y4
-	VFMADD213PS  foldConst_avx2<>+768(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+800(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+832(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+864(SB), Y2, Y4
+	VMOVUPS      foldConst_avx2<>+896(SB), Y4
+	VFMADD213PS  foldConst_avx2<>+928(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+960(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+992(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+1024(SB), Y2, Y4
 	VMULPS       Y0, Y2, Y2
 	VFMADD213PS  Y0, Y2, Y4
 	VBLENDVPS    Y3, Y4, Y1, Y1
@@ -1679,10 +1719,10 @@ dims47:
 cap49:
 	VBROADCASTSS 116(AX), Y0
 	VMULPS       (BX), Y0, Y0
-	VANDPS       foldConst_avx2<>+640(SB), Y0, Y1
-	VANDPS       foldConst_avx2<>+608(SB), Y0, Y2
-	VCMPPS       $0x11, foldConst_avx2<>+672(SB), Y1, Y3
-	VMINPS       foldConst_avx2<>+704(SB), Y1, Y1
+	VANDPS       foldConst_avx2<>+800(SB), Y0, Y1
+	VANDPS       foldConst_avx2<>+768(SB), Y0, Y2
+	VCMPPS       $0x11, foldConst_avx2<>+832(SB), Y1, Y3
+	VMINPS       foldConst_avx2<>+864(SB), Y1, Y1
 	VADDPS       Y1, Y1, Y1
 	VMULPS       foldConst_avx2<>+64(SB), Y1, Y1
 	VMOVUPS      foldConst_avx2<>+288(SB), Y4
@@ -1699,18 +1739,18 @@ cap49:
 	VPADDD       foldConst_avx2<>+320(SB), Y4, Y4
 	VPSLLD       $0x17, Y4, Y4
 	VMULPS       Y4, Y5, Y5
-	VADDPS       foldConst_avx2<>+544(SB), Y5, Y5
-	VMOVUPS      foldConst_avx2<>+576(SB), Y1
+	VADDPS       foldConst_avx2<>+704(SB), Y5, Y5
+	VMOVUPS      foldConst_avx2<>+736(SB), Y1
 	VDIVPS       Y5, Y1, Y1
-	VMOVUPS      foldConst_avx2<>+544(SB), Y4
+	VMOVUPS      foldConst_avx2<>+704(SB), Y4
 	VSUBPS       Y1, Y4, Y1
 	VORPS        Y2, Y1, Y1
 	VMULPS       Y0, Y0, Y2
-	VMOVUPS      foldConst_avx2<>+736(SB), Y4
-	VFMADD213PS  foldConst_avx2<>+768(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+800(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+832(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+864(SB), Y2, Y4
+	VMOVUPS      foldConst_avx2<>+896(SB), Y4
+	VFMADD213PS  foldConst_avx2<>+928(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+960(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+992(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+1024(SB), Y2, Y4
 	VMULPS       Y0, Y2, Y2
 	VFMADD213PS  Y0, Y2, Y4
 	VBLENDVPS    Y3, Y4, Y1, Y1
@@ -2295,10 +2335,10 @@ dims67:
 cap69:
 	VBROADCASTSS 116(AX), Y0
 	VMULPS       (BX), Y0, Y0
-	VANDPS       foldConst_avx2<>+640(SB), Y0, Y1
-	VANDPS       foldConst_avx2<>+608(SB), Y0, Y2
-	VCMPPS       $0x11, foldConst_avx2<>+672(SB), Y1, Y3
-	VMINPS       foldConst_avx2<>+704(SB), Y1, Y1
+	VANDPS       foldConst_avx2<>+800(SB), Y0, Y1
+	VANDPS       foldConst_avx2<>+768(SB), Y0, Y2
+	VCMPPS       $0x11, foldConst_avx2<>+832(SB), Y1, Y3
+	VMINPS       foldConst_avx2<>+864(SB), Y1, Y1
 	VADDPS       Y1, Y1, Y1
 	VMULPS       foldConst_avx2<>+64(SB), Y1, Y1
 	VMOVUPS      foldConst_avx2<>+288(SB), Y4
@@ -2315,18 +2355,18 @@ cap69:
 	VPADDD       foldConst_avx2<>+320(SB), Y4, Y4
 	VPSLLD       $0x17, Y4, Y4
 	VMULPS       Y4, Y5, Y5
-	VADDPS       foldConst_avx2<>+544(SB), Y5, Y5
-	VMOVUPS      foldConst_avx2<>+576(SB), Y1
+	VADDPS       foldConst_avx2<>+704(SB), Y5, Y5
+	VMOVUPS      foldConst_avx2<>+736(SB), Y1
 	VDIVPS       Y5, Y1, Y1
-	VMOVUPS      foldConst_avx2<>+544(SB), Y4
+	VMOVUPS      foldConst_avx2<>+704(SB), Y4
 	VSUBPS       Y1, Y4, Y1
 	VORPS        Y2, Y1, Y1
 	VMULPS       Y0, Y0, Y2
-	VMOVUPS      foldConst_avx2<>+736(SB), Y4
-	VFMADD213PS  foldConst_avx2<>+768(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+800(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+832(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+864(SB), Y2, Y4
+	VMOVUPS      foldConst_avx2<>+896(SB), Y4
+	VFMADD213PS  foldConst_avx2<>+928(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+960(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+992(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+1024(SB), Y2, Y4
 	VMULPS       Y0, Y2, Y2
 	VFMADD213PS  Y0, Y2, Y4
 	VBLENDVPS    Y3, Y4, Y1, Y1
@@ -2969,10 +3009,10 @@ dims87:
 cap89:
 	VBROADCASTSS 116(AX), Y0
 	VMULPS       (BX), Y0, Y0
-	VANDPS       foldConst_avx2<>+640(SB), Y0, Y1
-	VANDPS       foldConst_avx2<>+608(SB), Y0, Y2
-	VCMPPS       $0x11, foldConst_avx2<>+672(SB), Y1, Y3
-	VMINPS       foldConst_avx2<>+704(SB), Y1, Y1
+	VANDPS       foldConst_avx2<>+800(SB), Y0, Y1
+	VANDPS       foldConst_avx2<>+768(SB), Y0, Y2
+	VCMPPS       $0x11, foldConst_avx2<>+832(SB), Y1, Y3
+	VMINPS       foldConst_avx2<>+864(SB), Y1, Y1
 	VADDPS       Y1, Y1, Y1
 	VMULPS       foldConst_avx2<>+64(SB), Y1, Y1
 	VMOVUPS      foldConst_avx2<>+288(SB), Y4
@@ -2989,18 +3029,18 @@ cap89:
 	VPADDD       foldConst_avx2<>+320(SB), Y4, Y4
 	VPSLLD       $0x17, Y4, Y4
 	VMULPS       Y4, Y5, Y5
-	VADDPS       foldConst_avx2<>+544(SB), Y5, Y5
-	VMOVUPS      foldConst_avx2<>+576(SB), Y1
+	VADDPS       foldConst_avx2<>+704(SB), Y5, Y5
+	VMOVUPS      foldConst_avx2<>+736(SB), Y1
 	VDIVPS       Y5, Y1, Y1
-	VMOVUPS      foldConst_avx2<>+544(SB), Y4
+	VMOVUPS      foldConst_avx2<>+704(SB), Y4
 	VSUBPS       Y1, Y4, Y1
 	VORPS        Y2, Y1, Y1
 	VMULPS       Y0, Y0, Y2
-	VMOVUPS      foldConst_avx2<>+736(SB), Y4
-	VFMADD213PS  foldConst_avx2<>+768(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+800(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+832(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+864(SB), Y2, Y4
+	VMOVUPS      foldConst_avx2<>+896(SB), Y4
+	VFMADD213PS  foldConst_avx2<>+928(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+960(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+992(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+1024(SB), Y2, Y4
 	VMULPS       Y0, Y2, Y2
 	VFMADD213PS  Y0, Y2, Y4
 	VBLENDVPS    Y3, Y4, Y1, Y1
@@ -3669,10 +3709,10 @@ dims111:
 cap113:
 	VBROADCASTSS 116(AX), Y0
 	VMULPS       (BX), Y0, Y0
-	VANDPS       foldConst_avx2<>+640(SB), Y0, Y1
-	VANDPS       foldConst_avx2<>+608(SB), Y0, Y2
-	VCMPPS       $0x11, foldConst_avx2<>+672(SB), Y1, Y3
-	VMINPS       foldConst_avx2<>+704(SB), Y1, Y1
+	VANDPS       foldConst_avx2<>+800(SB), Y0, Y1
+	VANDPS       foldConst_avx2<>+768(SB), Y0, Y2
+	VCMPPS       $0x11, foldConst_avx2<>+832(SB), Y1, Y3
+	VMINPS       foldConst_avx2<>+864(SB), Y1, Y1
 	VADDPS       Y1, Y1, Y1
 	VMULPS       foldConst_avx2<>+64(SB), Y1, Y1
 	VMOVUPS      foldConst_avx2<>+288(SB), Y4
@@ -3689,18 +3729,18 @@ cap113:
 	VPADDD       foldConst_avx2<>+320(SB), Y4, Y4
 	VPSLLD       $0x17, Y4, Y4
 	VMULPS       Y4, Y5, Y5
-	VADDPS       foldConst_avx2<>+544(SB), Y5, Y5
-	VMOVUPS      foldConst_avx2<>+576(SB), Y1
+	VADDPS       foldConst_avx2<>+704(SB), Y5, Y5
+	VMOVUPS      foldConst_avx2<>+736(SB), Y1
 	VDIVPS       Y5, Y1, Y1
-	VMOVUPS      foldConst_avx2<>+544(SB), Y4
+	VMOVUPS      foldConst_avx2<>+704(SB), Y4
 	VSUBPS       Y1, Y4, Y1
 	VORPS        Y2, Y1, Y1
 	VMULPS       Y0, Y0, Y2
-	VMOVUPS      foldConst_avx2<>+736(SB), Y4
-	VFMADD213PS  foldConst_avx2<>+768(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+800(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+832(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+864(SB), Y2, Y4
+	VMOVUPS      foldConst_avx2<>+896(SB), Y4
+	VFMADD213PS  foldConst_avx2<>+928(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+960(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+992(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+1024(SB), Y2, Y4
 	VMULPS       Y0, Y2, Y2
 	VFMADD213PS  Y0, Y2, Y4
 	VBLENDVPS    Y3, Y4, Y1, Y1
@@ -4318,10 +4358,10 @@ dims131:
 cap133:
 	VBROADCASTSS 116(AX), Y0
 	VMULPS       (BX), Y0, Y0
-	VANDPS       foldConst_avx2<>+640(SB), Y0, Y1
-	VANDPS       foldConst_avx2<>+608(SB), Y0, Y2
-	VCMPPS       $0x11, foldConst_avx2<>+672(SB), Y1, Y3
-	VMINPS       foldConst_avx2<>+704(SB), Y1, Y1
+	VANDPS       foldConst_avx2<>+800(SB), Y0, Y1
+	VANDPS       foldConst_avx2<>+768(SB), Y0, Y2
+	VCMPPS       $0x11, foldConst_avx2<>+832(SB), Y1, Y3
+	VMINPS       foldConst_avx2<>+864(SB), Y1, Y1
 	VADDPS       Y1, Y1, Y1
 	VMULPS       foldConst_avx2<>+64(SB), Y1, Y1
 	VMOVUPS      foldConst_avx2<>+288(SB), Y4
@@ -4338,18 +4378,18 @@ cap133:
 	VPADDD       foldConst_avx2<>+320(SB), Y4, Y4
 	VPSLLD       $0x17, Y4, Y4
 	VMULPS       Y4, Y5, Y5
-	VADDPS       foldConst_avx2<>+544(SB), Y5, Y5
-	VMOVUPS      foldConst_avx2<>+576(SB), Y1
+	VADDPS       foldConst_avx2<>+704(SB), Y5, Y5
+	VMOVUPS      foldConst_avx2<>+736(SB), Y1
 	VDIVPS       Y5, Y1, Y1
-	VMOVUPS      foldConst_avx2<>+544(SB), Y4
+	VMOVUPS      foldConst_avx2<>+704(SB), Y4
 	VSUBPS       Y1, Y4, Y1
 	VORPS        Y2, Y1, Y1
 	VMULPS       Y0, Y0, Y2
-	VMOVUPS      foldConst_avx2<>+736(SB), Y4
-	VFMADD213PS  foldConst_avx2<>+768(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+800(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+832(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+864(SB), Y2, Y4
+	VMOVUPS      foldConst_avx2<>+896(SB), Y4
+	VFMADD213PS  foldConst_avx2<>+928(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+960(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+992(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+1024(SB), Y2, Y4
 	VMULPS       Y0, Y2, Y2
 	VFMADD213PS  Y0, Y2, Y4
 	VBLENDVPS    Y3, Y4, Y1, Y1
@@ -4947,10 +4987,10 @@ dims151:
 cap153:
 	VBROADCASTSS 116(AX), Y0
 	VMULPS       (BX), Y0, Y0
-	VANDPS       foldConst_avx2<>+640(SB), Y0, Y1
-	VANDPS       foldConst_avx2<>+608(SB), Y0, Y2
-	VCMPPS       $0x11, foldConst_avx2<>+672(SB), Y1, Y3
-	VMINPS       foldConst_avx2<>+704(SB), Y1, Y1
+	VANDPS       foldConst_avx2<>+800(SB), Y0, Y1
+	VANDPS       foldConst_avx2<>+768(SB), Y0, Y2
+	VCMPPS       $0x11, foldConst_avx2<>+832(SB), Y1, Y3
+	VMINPS       foldConst_avx2<>+864(SB), Y1, Y1
 	VADDPS       Y1, Y1, Y1
 	VMULPS       foldConst_avx2<>+64(SB), Y1, Y1
 	VMOVUPS      foldConst_avx2<>+288(SB), Y4
@@ -4967,18 +5007,18 @@ cap153:
 	VPADDD       foldConst_avx2<>+320(SB), Y4, Y4
 	VPSLLD       $0x17, Y4, Y4
 	VMULPS       Y4, Y5, Y5
-	VADDPS       foldConst_avx2<>+544(SB), Y5, Y5
-	VMOVUPS      foldConst_avx2<>+576(SB), Y1
+	VADDPS       foldConst_avx2<>+704(SB), Y5, Y5
+	VMOVUPS      foldConst_avx2<>+736(SB), Y1
 	VDIVPS       Y5, Y1, Y1
-	VMOVUPS      foldConst_avx2<>+544(SB), Y4
+	VMOVUPS      foldConst_avx2<>+704(SB), Y4
 	VSUBPS       Y1, Y4, Y1
 	VORPS        Y2, Y1, Y1
 	VMULPS       Y0, Y0, Y2
-	VMOVUPS      foldConst_avx2<>+736(SB), Y4
-	VFMADD213PS  foldConst_avx2<>+768(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+800(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+832(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+864(SB), Y2, Y4
+	VMOVUPS      foldConst_avx2<>+896(SB), Y4
+	VFMADD213PS  foldConst_avx2<>+928(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+960(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+992(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+1024(SB), Y2, Y4
 	VMULPS       Y0, Y2, Y2
 	VFMADD213PS  Y0, Y2, Y4
 	VBLENDVPS    Y3, Y4, Y1, Y1
@@ -5600,10 +5640,10 @@ dims171:
 cap173:
 	VBROADCASTSS 116(AX), Y0
 	VMULPS       (BX), Y0, Y0
-	VANDPS       foldConst_avx2<>+640(SB), Y0, Y1
-	VANDPS       foldConst_avx2<>+608(SB), Y0, Y2
-	VCMPPS       $0x11, foldConst_avx2<>+672(SB), Y1, Y3
-	VMINPS       foldConst_avx2<>+704(SB), Y1, Y1
+	VANDPS       foldConst_avx2<>+800(SB), Y0, Y1
+	VANDPS       foldConst_avx2<>+768(SB), Y0, Y2
+	VCMPPS       $0x11, foldConst_avx2<>+832(SB), Y1, Y3
+	VMINPS       foldConst_avx2<>+864(SB), Y1, Y1
 	VADDPS       Y1, Y1, Y1
 	VMULPS       foldConst_avx2<>+64(SB), Y1, Y1
 	VMOVUPS      foldConst_avx2<>+288(SB), Y4
@@ -5620,18 +5660,18 @@ cap173:
 	VPADDD       foldConst_avx2<>+320(SB), Y4, Y4
 	VPSLLD       $0x17, Y4, Y4
 	VMULPS       Y4, Y5, Y5
-	VADDPS       foldConst_avx2<>+544(SB), Y5, Y5
-	VMOVUPS      foldConst_avx2<>+576(SB), Y1
+	VADDPS       foldConst_avx2<>+704(SB), Y5, Y5
+	VMOVUPS      foldConst_avx2<>+736(SB), Y1
 	VDIVPS       Y5, Y1, Y1
-	VMOVUPS      foldConst_avx2<>+544(SB), Y4
+	VMOVUPS      foldConst_avx2<>+704(SB), Y4
 	VSUBPS       Y1, Y4, Y1
 	VORPS        Y2, Y1, Y1
 	VMULPS       Y0, Y0, Y2
-	VMOVUPS      foldConst_avx2<>+736(SB), Y4
-	VFMADD213PS  foldConst_avx2<>+768(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+800(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+832(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+864(SB), Y2, Y4
+	VMOVUPS      foldConst_avx2<>+896(SB), Y4
+	VFMADD213PS  foldConst_avx2<>+928(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+960(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+992(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+1024(SB), Y2, Y4
 	VMULPS       Y0, Y2, Y2
 	VFMADD213PS  Y0, Y2, Y4
 	VBLENDVPS    Y3, Y4, Y1, Y1
@@ -6278,10 +6318,10 @@ dims195:
 cap197:
 	VBROADCASTSS 116(AX), Y0
 	VMULPS       (BX), Y0, Y0
-	VANDPS       foldConst_avx2<>+640(SB), Y0, Y1
-	VANDPS       foldConst_avx2<>+608(SB), Y0, Y2
-	VCMPPS       $0x11, foldConst_avx2<>+672(SB), Y1, Y3
-	VMINPS       foldConst_avx2<>+704(SB), Y1, Y1
+	VANDPS       foldConst_avx2<>+800(SB), Y0, Y1
+	VANDPS       foldConst_avx2<>+768(SB), Y0, Y2
+	VCMPPS       $0x11, foldConst_avx2<>+832(SB), Y1, Y3
+	VMINPS       foldConst_avx2<>+864(SB), Y1, Y1
 	VADDPS       Y1, Y1, Y1
 	VMULPS       foldConst_avx2<>+64(SB), Y1, Y1
 	VMOVUPS      foldConst_avx2<>+288(SB), Y4
@@ -6298,18 +6338,18 @@ cap197:
 	VPADDD       foldConst_avx2<>+320(SB), Y4, Y4
 	VPSLLD       $0x17, Y4, Y4
 	VMULPS       Y4, Y5, Y5
-	VADDPS       foldConst_avx2<>+544(SB), Y5, Y5
-	VMOVUPS      foldConst_avx2<>+576(SB), Y1
+	VADDPS       foldConst_avx2<>+704(SB), Y5, Y5
+	VMOVUPS      foldConst_avx2<>+736(SB), Y1
 	VDIVPS       Y5, Y1, Y1
-	VMOVUPS      foldConst_avx2<>+544(SB), Y4
+	VMOVUPS      foldConst_avx2<>+704(SB), Y4
 	VSUBPS       Y1, Y4, Y1
 	VORPS        Y2, Y1, Y1
 	VMULPS       Y0, Y0, Y2
-	VMOVUPS      foldConst_avx2<>+736(SB), Y4
-	VFMADD213PS  foldConst_avx2<>+768(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+800(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+832(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+864(SB), Y2, Y4
+	VMOVUPS      foldConst_avx2<>+896(SB), Y4
+	VFMADD213PS  foldConst_avx2<>+928(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+960(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+992(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+1024(SB), Y2, Y4
 	VMULPS       Y0, Y2, Y2
 	VFMADD213PS  Y0, Y2, Y4
 	VBLENDVPS    Y3, Y4, Y1, Y1
@@ -6911,10 +6951,10 @@ dims215:
 cap217:
 	VBROADCASTSS 116(AX), Y0
 	VMULPS       (BX), Y0, Y0
-	VANDPS       foldConst_avx2<>+640(SB), Y0, Y1
-	VANDPS       foldConst_avx2<>+608(SB), Y0, Y2
-	VCMPPS       $0x11, foldConst_avx2<>+672(SB), Y1, Y3
-	VMINPS       foldConst_avx2<>+704(SB), Y1, Y1
+	VANDPS       foldConst_avx2<>+800(SB), Y0, Y1
+	VANDPS       foldConst_avx2<>+768(SB), Y0, Y2
+	VCMPPS       $0x11, foldConst_avx2<>+832(SB), Y1, Y3
+	VMINPS       foldConst_avx2<>+864(SB), Y1, Y1
 	VADDPS       Y1, Y1, Y1
 	VMULPS       foldConst_avx2<>+64(SB), Y1, Y1
 	VMOVUPS      foldConst_avx2<>+288(SB), Y4
@@ -6931,18 +6971,18 @@ cap217:
 	VPADDD       foldConst_avx2<>+320(SB), Y4, Y4
 	VPSLLD       $0x17, Y4, Y4
 	VMULPS       Y4, Y5, Y5
-	VADDPS       foldConst_avx2<>+544(SB), Y5, Y5
-	VMOVUPS      foldConst_avx2<>+576(SB), Y1
+	VADDPS       foldConst_avx2<>+704(SB), Y5, Y5
+	VMOVUPS      foldConst_avx2<>+736(SB), Y1
 	VDIVPS       Y5, Y1, Y1
-	VMOVUPS      foldConst_avx2<>+544(SB), Y4
+	VMOVUPS      foldConst_avx2<>+704(SB), Y4
 	VSUBPS       Y1, Y4, Y1
 	VORPS        Y2, Y1, Y1
 	VMULPS       Y0, Y0, Y2
-	VMOVUPS      foldConst_avx2<>+736(SB), Y4
-	VFMADD213PS  foldConst_avx2<>+768(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+800(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+832(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+864(SB), Y2, Y4
+	VMOVUPS      foldConst_avx2<>+896(SB), Y4
+	VFMADD213PS  foldConst_avx2<>+928(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+960(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+992(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+1024(SB), Y2, Y4
 	VMULPS       Y0, Y2, Y2
 	VFMADD213PS  Y0, Y2, Y4
 	VBLENDVPS    Y3, Y4, Y1, Y1
@@ -7530,10 +7570,10 @@ dims235:
 cap237:
 	VBROADCASTSS 116(AX), Y0
 	VMULPS       (BX), Y0, Y0
-	VANDPS       foldConst_avx2<>+640(SB), Y0, Y1
-	VANDPS       foldConst_avx2<>+608(SB), Y0, Y2
-	VCMPPS       $0x11, foldConst_avx2<>+672(SB), Y1, Y3
-	VMINPS       foldConst_avx2<>+704(SB), Y1, Y1
+	VANDPS       foldConst_avx2<>+800(SB), Y0, Y1
+	VANDPS       foldConst_avx2<>+768(SB), Y0, Y2
+	VCMPPS       $0x11, foldConst_avx2<>+832(SB), Y1, Y3
+	VMINPS       foldConst_avx2<>+864(SB), Y1, Y1
 	VADDPS       Y1, Y1, Y1
 	VMULPS       foldConst_avx2<>+64(SB), Y1, Y1
 	VMOVUPS      foldConst_avx2<>+288(SB), Y4
@@ -7550,18 +7590,18 @@ cap237:
 	VPADDD       foldConst_avx2<>+320(SB), Y4, Y4
 	VPSLLD       $0x17, Y4, Y4
 	VMULPS       Y4, Y5, Y5
-	VADDPS       foldConst_avx2<>+544(SB), Y5, Y5
-	VMOVUPS      foldConst_avx2<>+576(SB), Y1
+	VADDPS       foldConst_avx2<>+704(SB), Y5, Y5
+	VMOVUPS      foldConst_avx2<>+736(SB), Y1
 	VDIVPS       Y5, Y1, Y1
-	VMOVUPS      foldConst_avx2<>+544(SB), Y4
+	VMOVUPS      foldConst_avx2<>+704(SB), Y4
 	VSUBPS       Y1, Y4, Y1
 	VORPS        Y2, Y1, Y1
 	VMULPS       Y0, Y0, Y2
-	VMOVUPS      foldConst_avx2<>+736(SB), Y4
-	VFMADD213PS  foldConst_avx2<>+768(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+800(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+832(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+864(SB), Y2, Y4
+	VMOVUPS      foldConst_avx2<>+896(SB), Y4
+	VFMADD213PS  foldConst_avx2<>+928(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+960(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+992(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+1024(SB), Y2, Y4
 	VMULPS       Y0, Y2, Y2
 	VFMADD213PS  Y0, Y2, Y4
 	VBLENDVPS    Y3, Y4, Y1, Y1
@@ -8057,6 +8097,7 @@ half254:
 	ADDQ   BX, R10
 	MOVQ   32(AX), R11
 	MOVQ   96(AX), R12
+	ADDQ   $0x04, R11
 	VXORPS Y0, Y0, Y0
 
 block255:
@@ -8143,16 +8184,17 @@ block255:
 	VPADDD       Y3, Y1, Y1
 	VCVTPH2PS    (R8), Y2
 	VCVTDQ2PS    Y1, Y1
-	VMULPS       Y2, Y1, Y1
-	VBROADCASTSS 68(R11), Y2
 	VFMADD231PS  Y2, Y1, Y0
 	ADDQ         $0x20, R8
 	ADDQ         $0x00000200, R10
 	PREFETCHT1   512(R9)
 	ADDQ         $0x00000220, R9
-	ADDQ         $0x00000048, R11
+	ADDQ         $0x00000044, R11
 	SUBQ         $0x20, R12
 	JNZ          block255
+	MOVQ         32(AX), R11
+	VBROADCASTSS (R11), Y1
+	VMULPS       Y1, Y0, Y0
 	VMOVUPS      Y0, (DI)
 	ADDQ         $0x20, DI
 	INCQ         SI
@@ -8166,10 +8208,10 @@ block255:
 cap257:
 	VBROADCASTSS 116(AX), Y0
 	VMULPS       (BX), Y0, Y0
-	VANDPS       foldConst_avx2<>+640(SB), Y0, Y1
-	VANDPS       foldConst_avx2<>+608(SB), Y0, Y2
-	VCMPPS       $0x11, foldConst_avx2<>+672(SB), Y1, Y3
-	VMINPS       foldConst_avx2<>+704(SB), Y1, Y1
+	VANDPS       foldConst_avx2<>+800(SB), Y0, Y1
+	VANDPS       foldConst_avx2<>+768(SB), Y0, Y2
+	VCMPPS       $0x11, foldConst_avx2<>+832(SB), Y1, Y3
+	VMINPS       foldConst_avx2<>+864(SB), Y1, Y1
 	VADDPS       Y1, Y1, Y1
 	VMULPS       foldConst_avx2<>+64(SB), Y1, Y1
 	VMOVUPS      foldConst_avx2<>+288(SB), Y4
@@ -8186,18 +8228,18 @@ cap257:
 	VPADDD       foldConst_avx2<>+320(SB), Y4, Y4
 	VPSLLD       $0x17, Y4, Y4
 	VMULPS       Y4, Y5, Y5
-	VADDPS       foldConst_avx2<>+544(SB), Y5, Y5
-	VMOVUPS      foldConst_avx2<>+576(SB), Y1
+	VADDPS       foldConst_avx2<>+704(SB), Y5, Y5
+	VMOVUPS      foldConst_avx2<>+736(SB), Y1
 	VDIVPS       Y5, Y1, Y1
-	VMOVUPS      foldConst_avx2<>+544(SB), Y4
+	VMOVUPS      foldConst_avx2<>+704(SB), Y4
 	VSUBPS       Y1, Y4, Y1
 	VORPS        Y2, Y1, Y1
 	VMULPS       Y0, Y0, Y2
-	VMOVUPS      foldConst_avx2<>+736(SB), Y4
-	VFMADD213PS  foldConst_avx2<>+768(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+800(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+832(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+864(SB), Y2, Y4
+	VMOVUPS      foldConst_avx2<>+896(SB), Y4
+	VFMADD213PS  foldConst_avx2<>+928(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+960(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+992(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+1024(SB), Y2, Y4
 	VMULPS       Y0, Y2, Y2
 	VFMADD213PS  Y0, Y2, Y4
 	VBLENDVPS    Y3, Y4, Y1, Y1
@@ -8492,7 +8534,7 @@ next262:
 	VDIVSS       X0, X1, X1
 	VBROADCASTSS X1, Y1
 	VMULSS       foldConst_avx2<>+512(SB), X0, X0
-	VMOVSS       X0, 416(BX)
+	VMOVSS       X0, 388(BX)
 	VMULPS       (BX), Y1, Y0
 	VMOVUPS      Y0, (BX)
 	VMULPS       32(BX), Y1, Y0
@@ -8554,7 +8596,7 @@ block267:
 	VPERMILPS    $0xb1, Y0, Y9
 	VPMAXUD      Y9, Y0, Y0
 	VPMAXUD      foldConst_avx2<>+448(SB), Y0, Y0
-	VMOVSS       foldConst_avx2<>+544(SB), X9
+	VMOVSS       foldConst_avx2<>+704(SB), X9
 	VDIVSS       X0, X9, X9
 	VBROADCASTSS X9, Y9
 	VMULPS       Y9, Y1, Y1
@@ -8598,7 +8640,7 @@ block267:
 	VPSHUFLW     $0xd8, Y1, Y1
 	VPSHUFHW     $0xd8, Y1, Y1
 	VMOVDQU      Y1, 96(R10)
-	VMULSS       416(BX), X0, X0
+	VMULSS       388(BX), X0, X0
 	VMOVSS       X0, 128(R10)
 	ADDQ         $0x20, SI
 	ADDQ         $0x20, DI
@@ -8701,7 +8743,7 @@ block268:
 	VPERMILPS    $0xb1, Y0, Y9
 	VPMAXUD      Y9, Y0, Y0
 	VPMAXUD      foldConst_avx2<>+448(SB), Y0, Y0
-	VMOVSS       foldConst_avx2<>+544(SB), X9
+	VMOVSS       foldConst_avx2<>+704(SB), X9
 	VDIVSS       X0, X9, X9
 	VBROADCASTSS X9, Y9
 	VMULPS       Y9, Y1, Y1
@@ -8745,7 +8787,7 @@ block268:
 	VPSHUFLW     $0xd8, Y1, Y1
 	VPSHUFHW     $0xd8, Y1, Y1
 	VMOVDQU      Y1, 96(R10)
-	VMULSS       416(BX), X0, X0
+	VMULSS       388(BX), X0, X0
 	VMOVSS       X0, 128(R10)
 	ADDQ         $0x20, SI
 	ADDQ         $0x20, DI
@@ -9016,6 +9058,7 @@ half272:
 	ADDQ   BX, R10
 	MOVQ   32(AX), R11
 	MOVQ   96(AX), R12
+	ADDQ   $0x08, R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 
@@ -9152,21 +9195,22 @@ block273:
 	VPADDD       Y5, Y3, Y3
 	VCVTPH2PS    (R8), Y4
 	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y4, Y2, Y2
-	VBROADCASTSS 136(R11), Y5
-	VFMADD231PS  Y5, Y2, Y0
+	VFMADD231PS  Y4, Y2, Y0
 	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y4, Y3, Y3
-	VBROADCASTSS 140(R11), Y5
-	VFMADD231PS  Y5, Y3, Y1
+	VFMADD231PS  Y4, Y3, Y1
 	ADDQ         $0x20, R8
 	ADDQ         $0x00000200, R10
 	PREFETCHT1   512(R9)
 	ADDQ         $0x00000220, R9
-	ADDQ         $0x00000090, R11
+	ADDQ         $0x00000088, R11
 	SUBQ         $0x20, R12
 	JNZ          block273
+	MOVQ         32(AX), R11
+	VBROADCASTSS (R11), Y2
+	VMULPS       Y2, Y0, Y0
 	VMOVUPS      Y0, (DI)
+	VBROADCASTSS 4(R11), Y0
+	VMULPS       Y0, Y1, Y1
 	VMOVUPS      Y1, 256(DI)
 	ADDQ         $0x20, DI
 	INCQ         SI
@@ -9180,10 +9224,10 @@ block273:
 cap275:
 	VBROADCASTSS 116(AX), Y0
 	VMULPS       (BX), Y0, Y0
-	VANDPS       foldConst_avx2<>+640(SB), Y0, Y1
-	VANDPS       foldConst_avx2<>+608(SB), Y0, Y2
-	VCMPPS       $0x11, foldConst_avx2<>+672(SB), Y1, Y3
-	VMINPS       foldConst_avx2<>+704(SB), Y1, Y1
+	VANDPS       foldConst_avx2<>+800(SB), Y0, Y1
+	VANDPS       foldConst_avx2<>+768(SB), Y0, Y2
+	VCMPPS       $0x11, foldConst_avx2<>+832(SB), Y1, Y3
+	VMINPS       foldConst_avx2<>+864(SB), Y1, Y1
 	VADDPS       Y1, Y1, Y1
 	VMULPS       foldConst_avx2<>+64(SB), Y1, Y1
 	VMOVUPS      foldConst_avx2<>+288(SB), Y4
@@ -9200,18 +9244,18 @@ cap275:
 	VPADDD       foldConst_avx2<>+320(SB), Y4, Y4
 	VPSLLD       $0x17, Y4, Y4
 	VMULPS       Y4, Y5, Y5
-	VADDPS       foldConst_avx2<>+544(SB), Y5, Y5
-	VMOVUPS      foldConst_avx2<>+576(SB), Y1
+	VADDPS       foldConst_avx2<>+704(SB), Y5, Y5
+	VMOVUPS      foldConst_avx2<>+736(SB), Y1
 	VDIVPS       Y5, Y1, Y1
-	VMOVUPS      foldConst_avx2<>+544(SB), Y4
+	VMOVUPS      foldConst_avx2<>+704(SB), Y4
 	VSUBPS       Y1, Y4, Y1
 	VORPS        Y2, Y1, Y1
 	VMULPS       Y0, Y0, Y2
-	VMOVUPS      foldConst_avx2<>+736(SB), Y4
-	VFMADD213PS  foldConst_avx2<>+768(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+800(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+832(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+864(SB), Y2, Y4
+	VMOVUPS      foldConst_avx2<>+896(SB), Y4
+	VFMADD213PS  foldConst_avx2<>+928(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+960(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+992(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+1024(SB), Y2, Y4
 	VMULPS       Y0, Y2, Y2
 	VFMADD213PS  Y0, Y2, Y4
 	VBLENDVPS    Y3, Y4, Y1, Y1
@@ -9506,7 +9550,7 @@ next280:
 	VDIVSS       X0, X1, X1
 	VBROADCASTSS X1, Y1
 	VMULSS       foldConst_avx2<>+512(SB), X0, X0
-	VMOVSS       X0, 800(BX)
+	VMOVSS       X0, 644(BX)
 	VMULPS       (BX), Y1, Y0
 	VMOVUPS      Y0, (BX)
 	VMULPS       32(BX), Y1, Y0
@@ -9542,7 +9586,7 @@ next280:
 	VDIVSS       X0, X1, X1
 	VBROADCASTSS X1, Y1
 	VMULSS       foldConst_avx2<>+512(SB), X0, X0
-	VMOVSS       X0, 804(BX)
+	VMOVSS       X0, 836(BX)
 	VMULPS       256(BX), Y1, Y0
 	VMOVUPS      Y0, 256(BX)
 	VMULPS       288(BX), Y1, Y0
@@ -9604,7 +9648,7 @@ block285:
 	VPERMILPS    $0xb1, Y0, Y9
 	VPMAXUD      Y9, Y0, Y0
 	VPMAXUD      foldConst_avx2<>+448(SB), Y0, Y0
-	VMOVSS       foldConst_avx2<>+544(SB), X9
+	VMOVSS       foldConst_avx2<>+704(SB), X9
 	VDIVSS       X0, X9, X9
 	VBROADCASTSS X9, Y9
 	VMULPS       Y9, Y1, Y1
@@ -9648,8 +9692,8 @@ block285:
 	VPSHUFLW     $0xd8, Y9, Y9
 	VPSHUFHW     $0xd8, Y9, Y9
 	VMOVDQU      Y9, 96(R10)
-	VMULSS       800(BX), X0, X9
-	VMOVSS       X9, 256(R10)
+	VMULSS       644(BX), X0, X9
+	VMOVSS       X9, 128(R10)
 	MOVQ         64(AX), BX
 	VMULPS       256(BX), Y1, Y1
 	VCVTPS2DQ    Y1, Y1
@@ -9658,7 +9702,7 @@ block285:
 	VPACKUSDW    Y2, Y1, Y1
 	VPSHUFLW     $0xd8, Y1, Y1
 	VPSHUFHW     $0xd8, Y1, Y1
-	VMOVDQU      Y1, 128(R10)
+	VMOVDQU      Y1, 192(R10)
 	VMULPS       320(BX), Y3, Y1
 	VCVTPS2DQ    Y1, Y1
 	VMULPS       352(BX), Y4, Y2
@@ -9666,7 +9710,7 @@ block285:
 	VPACKUSDW    Y2, Y1, Y1
 	VPSHUFLW     $0xd8, Y1, Y1
 	VPSHUFHW     $0xd8, Y1, Y1
-	VMOVDQU      Y1, 160(R10)
+	VMOVDQU      Y1, 224(R10)
 	VMULPS       384(BX), Y5, Y1
 	VCVTPS2DQ    Y1, Y1
 	VMULPS       416(BX), Y6, Y2
@@ -9674,7 +9718,7 @@ block285:
 	VPACKUSDW    Y2, Y1, Y1
 	VPSHUFLW     $0xd8, Y1, Y1
 	VPSHUFHW     $0xd8, Y1, Y1
-	VMOVDQU      Y1, 192(R10)
+	VMOVDQU      Y1, 256(R10)
 	VMULPS       448(BX), Y7, Y1
 	VCVTPS2DQ    Y1, Y1
 	VMULPS       480(BX), Y8, Y2
@@ -9682,14 +9726,14 @@ block285:
 	VPACKUSDW    Y2, Y1, Y1
 	VPSHUFLW     $0xd8, Y1, Y1
 	VPSHUFHW     $0xd8, Y1, Y1
-	VMOVDQU      Y1, 224(R10)
-	VMULSS       804(BX), X0, X0
-	VMOVSS       X0, 260(R10)
+	VMOVDQU      Y1, 288(R10)
+	VMULSS       836(BX), X0, X0
+	VMOVSS       X0, 320(R10)
 	ADDQ         $0x20, SI
 	ADDQ         $0x20, DI
 	ADDQ         $0x20, R8
 	ADDQ         $0x20, R9
-	ADDQ         $0x00000140, R10
+	ADDQ         $0x00000180, R10
 	SUBQ         $0x20, R11
 	JNZ          block285
 	JMP          quantised284
@@ -9786,7 +9830,7 @@ block286:
 	VPERMILPS    $0xb1, Y0, Y9
 	VPMAXUD      Y9, Y0, Y0
 	VPMAXUD      foldConst_avx2<>+448(SB), Y0, Y0
-	VMOVSS       foldConst_avx2<>+544(SB), X9
+	VMOVSS       foldConst_avx2<>+704(SB), X9
 	VDIVSS       X0, X9, X9
 	VBROADCASTSS X9, Y9
 	VMULPS       Y9, Y1, Y1
@@ -9830,8 +9874,8 @@ block286:
 	VPSHUFLW     $0xd8, Y1, Y1
 	VPSHUFHW     $0xd8, Y1, Y1
 	VMOVDQU      Y1, 96(R10)
-	VMULSS       800(BX), X0, X0
-	VMOVSS       X0, 256(R10)
+	VMULSS       644(BX), X0, X0
+	VMOVSS       X0, 128(R10)
 	MOVQ         72(AX), BX
 	VCVTPH2PS    (SI), Y1
 	MOVBLZX      8(BX), R12
@@ -9904,7 +9948,7 @@ block286:
 	VPERMILPS    $0xb1, Y0, Y9
 	VPMAXUD      Y9, Y0, Y0
 	VPMAXUD      foldConst_avx2<>+448(SB), Y0, Y0
-	VMOVSS       foldConst_avx2<>+544(SB), X9
+	VMOVSS       foldConst_avx2<>+704(SB), X9
 	VDIVSS       X0, X9, X9
 	VBROADCASTSS X9, Y9
 	VMULPS       Y9, Y1, Y1
@@ -9923,7 +9967,7 @@ block286:
 	VPACKUSDW    Y2, Y1, Y1
 	VPSHUFLW     $0xd8, Y1, Y1
 	VPSHUFHW     $0xd8, Y1, Y1
-	VMOVDQU      Y1, 128(R10)
+	VMOVDQU      Y1, 192(R10)
 	VMULPS       320(BX), Y3, Y1
 	VCVTPS2DQ    Y1, Y1
 	VMULPS       352(BX), Y4, Y2
@@ -9931,7 +9975,7 @@ block286:
 	VPACKUSDW    Y2, Y1, Y1
 	VPSHUFLW     $0xd8, Y1, Y1
 	VPSHUFHW     $0xd8, Y1, Y1
-	VMOVDQU      Y1, 160(R10)
+	VMOVDQU      Y1, 224(R10)
 	VMULPS       384(BX), Y5, Y1
 	VCVTPS2DQ    Y1, Y1
 	VMULPS       416(BX), Y6, Y2
@@ -9939,7 +9983,7 @@ block286:
 	VPACKUSDW    Y2, Y1, Y1
 	VPSHUFLW     $0xd8, Y1, Y1
 	VPSHUFHW     $0xd8, Y1, Y1
-	VMOVDQU      Y1, 192(R10)
+	VMOVDQU      Y1, 256(R10)
 	VMULPS       448(BX), Y7, Y1
 	VCVTPS2DQ    Y1, Y1
 	VMULPS       480(BX), Y8, Y2
@@ -9947,14 +9991,14 @@ block286:
 	VPACKUSDW    Y2, Y1, Y1
 	VPSHUFLW     $0xd8, Y1, Y1
 	VPSHUFHW     $0xd8, Y1, Y1
-	VMOVDQU      Y1, 224(R10)
-	VMULSS       804(BX), X0, X0
-	VMOVSS       X0, 260(R10)
+	VMOVDQU      Y1, 288(R10)
+	VMULSS       836(BX), X0, X0
+	VMOVSS       X0, 320(R10)
 	ADDQ         $0x20, SI
 	ADDQ         $0x20, DI
 	ADDQ         $0x20, R8
 	ADDQ         $0x20, R9
-	ADDQ         $0x00000140, R10
+	ADDQ         $0x00000180, R10
 	SUBQ         $0x20, R11
 	JNZ          block286
 
@@ -10012,12 +10056,12 @@ tile288:
 	VPADDD       Y13, Y0, Y0
 	VPMADDWD     Y11, Y12, Y12
 	VPADDD       Y12, Y1, Y1
-	VPBROADCASTD 128(R14), Y12
+	VPBROADCASTD 192(R14), Y12
 	VPMADDWD     Y8, Y12, Y8
 	VPADDD       Y8, Y4, Y4
 	VPMADDWD     Y10, Y12, Y8
 	VPADDD       Y8, Y5, Y5
-	VPBROADCASTD 132(R14), Y8
+	VPBROADCASTD 196(R14), Y8
 	VPMADDWD     Y9, Y8, Y9
 	VPADDD       Y9, Y4, Y4
 	VPMADDWD     Y11, Y8, Y8
@@ -10040,12 +10084,12 @@ tile288:
 	VPADDD       Y13, Y2, Y2
 	VPMADDWD     Y11, Y12, Y12
 	VPADDD       Y12, Y3, Y3
-	VPBROADCASTD 128(R14), Y12
+	VPBROADCASTD 192(R14), Y12
 	VPMADDWD     Y8, Y12, Y8
 	VPADDD       Y8, Y6, Y6
 	VPMADDWD     Y10, Y12, Y8
 	VPADDD       Y8, Y7, Y7
-	VPBROADCASTD 132(R14), Y8
+	VPBROADCASTD 196(R14), Y8
 	VPMADDWD     Y9, Y8, Y9
 	VPADDD       Y9, Y6, Y6
 	VPMADDWD     Y11, Y8, Y8
@@ -10068,12 +10112,12 @@ tile288:
 	VPADDD       Y13, Y0, Y0
 	VPMADDWD     Y11, Y12, Y12
 	VPADDD       Y12, Y1, Y1
-	VPBROADCASTD 144(R14), Y12
+	VPBROADCASTD 208(R14), Y12
 	VPMADDWD     Y8, Y12, Y8
 	VPADDD       Y8, Y4, Y4
 	VPMADDWD     Y10, Y12, Y8
 	VPADDD       Y8, Y5, Y5
-	VPBROADCASTD 148(R14), Y8
+	VPBROADCASTD 212(R14), Y8
 	VPMADDWD     Y9, Y8, Y9
 	VPADDD       Y9, Y4, Y4
 	VPMADDWD     Y11, Y8, Y8
@@ -10096,12 +10140,12 @@ tile288:
 	VPADDD       Y13, Y2, Y2
 	VPMADDWD     Y11, Y12, Y12
 	VPADDD       Y12, Y3, Y3
-	VPBROADCASTD 144(R14), Y12
+	VPBROADCASTD 208(R14), Y12
 	VPMADDWD     Y8, Y12, Y8
 	VPADDD       Y8, Y6, Y6
 	VPMADDWD     Y10, Y12, Y8
 	VPADDD       Y8, Y7, Y7
-	VPBROADCASTD 148(R14), Y8
+	VPBROADCASTD 212(R14), Y8
 	VPMADDWD     Y9, Y8, Y9
 	VPADDD       Y9, Y6, Y6
 	VPMADDWD     Y11, Y8, Y8
@@ -10124,12 +10168,12 @@ tile288:
 	VPADDD       Y13, Y0, Y0
 	VPMADDWD     Y11, Y12, Y12
 	VPADDD       Y12, Y1, Y1
-	VPBROADCASTD 136(R14), Y12
+	VPBROADCASTD 200(R14), Y12
 	VPMADDWD     Y8, Y12, Y8
 	VPADDD       Y8, Y4, Y4
 	VPMADDWD     Y10, Y12, Y8
 	VPADDD       Y8, Y5, Y5
-	VPBROADCASTD 140(R14), Y8
+	VPBROADCASTD 204(R14), Y8
 	VPMADDWD     Y9, Y8, Y9
 	VPADDD       Y9, Y4, Y4
 	VPMADDWD     Y11, Y8, Y8
@@ -10152,12 +10196,12 @@ tile288:
 	VPADDD       Y13, Y2, Y2
 	VPMADDWD     Y11, Y12, Y12
 	VPADDD       Y12, Y3, Y3
-	VPBROADCASTD 136(R14), Y12
+	VPBROADCASTD 200(R14), Y12
 	VPMADDWD     Y8, Y12, Y8
 	VPADDD       Y8, Y6, Y6
 	VPMADDWD     Y10, Y12, Y8
 	VPADDD       Y8, Y7, Y7
-	VPBROADCASTD 140(R14), Y8
+	VPBROADCASTD 204(R14), Y8
 	VPMADDWD     Y9, Y8, Y9
 	VPADDD       Y9, Y6, Y6
 	VPMADDWD     Y11, Y8, Y8
@@ -10180,12 +10224,12 @@ tile288:
 	VPADDD       Y13, Y0, Y0
 	VPMADDWD     Y11, Y12, Y12
 	VPADDD       Y12, Y1, Y1
-	VPBROADCASTD 152(R14), Y12
+	VPBROADCASTD 216(R14), Y12
 	VPMADDWD     Y8, Y12, Y8
 	VPADDD       Y8, Y4, Y4
 	VPMADDWD     Y10, Y12, Y8
 	VPADDD       Y8, Y5, Y5
-	VPBROADCASTD 156(R14), Y8
+	VPBROADCASTD 220(R14), Y8
 	VPMADDWD     Y9, Y8, Y9
 	VPADDD       Y9, Y4, Y4
 	VPMADDWD     Y11, Y8, Y8
@@ -10208,12 +10252,12 @@ tile288:
 	VPADDD       Y13, Y2, Y2
 	VPMADDWD     Y11, Y12, Y12
 	VPADDD       Y12, Y3, Y3
-	VPBROADCASTD 152(R14), Y12
+	VPBROADCASTD 216(R14), Y12
 	VPMADDWD     Y8, Y12, Y8
 	VPADDD       Y8, Y6, Y6
 	VPMADDWD     Y10, Y12, Y8
 	VPADDD       Y8, Y7, Y7
-	VPBROADCASTD 156(R14), Y8
+	VPBROADCASTD 220(R14), Y8
 	VPMADDWD     Y9, Y8, Y9
 	VPADDD       Y9, Y6, Y6
 	VPMADDWD     Y11, Y8, Y8
@@ -10237,7 +10281,7 @@ tile288:
 	JL           tile288
 	MOVQ         96(AX), R13
 	MOVQ         BX, R12
-	VBROADCASTSS 256(SI), Y8
+	VBROADCASTSS 128(SI), Y8
 	VCVTDQ2PS    Y0, Y0
 	VMOVUPS      (R12), Y9
 	VFMADD231PS  Y8, Y0, Y9
@@ -10255,7 +10299,7 @@ tile288:
 	VFMADD231PS  Y8, Y3, Y0
 	VMOVUPS      Y0, 96(R12)
 	LEAQ         (R12)(R13*4), R12
-	VBROADCASTSS 260(SI), Y0
+	VBROADCASTSS 320(SI), Y0
 	VCVTDQ2PS    Y4, Y4
 	VMOVUPS      (R12), Y1
 	VFMADD231PS  Y0, Y4, Y1
@@ -10276,7 +10320,7 @@ tile288:
 	ADDQ         $0x00000080, BX
 	ADDQ         $0x00000080, R8
 	ADDQ         $0x00000180, R8
-	ADDQ         $0x00000140, SI
+	ADDQ         $0x00000180, SI
 	SUBQ         $0x20, DI
 	JNZ          block287
 	ADDQ         $0x20, CX
@@ -10321,6 +10365,7 @@ half290:
 	ADDQ   BX, R10
 	MOVQ   32(AX), R11
 	MOVQ   96(AX), R12
+	ADDQ   $0x0c, R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -10507,26 +10552,27 @@ block291:
 	VPADDD       Y7, Y5, Y5
 	VCVTPH2PS    (R8), Y6
 	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y6, Y3, Y3
-	VBROADCASTSS 204(R11), Y7
-	VFMADD231PS  Y7, Y3, Y0
+	VFMADD231PS  Y6, Y3, Y0
 	VCVTDQ2PS    Y4, Y4
-	VMULPS       Y6, Y4, Y4
-	VBROADCASTSS 208(R11), Y7
-	VFMADD231PS  Y7, Y4, Y1
+	VFMADD231PS  Y6, Y4, Y1
 	VCVTDQ2PS    Y5, Y5
-	VMULPS       Y6, Y5, Y5
-	VBROADCASTSS 212(R11), Y7
-	VFMADD231PS  Y7, Y5, Y2
+	VFMADD231PS  Y6, Y5, Y2
 	ADDQ         $0x20, R8
 	ADDQ         $0x00000200, R10
 	PREFETCHT1   512(R9)
 	ADDQ         $0x00000220, R9
-	ADDQ         $0x000000d8, R11
+	ADDQ         $0x000000cc, R11
 	SUBQ         $0x20, R12
 	JNZ          block291
+	MOVQ         32(AX), R11
+	VBROADCASTSS (R11), Y3
+	VMULPS       Y3, Y0, Y0
 	VMOVUPS      Y0, (DI)
+	VBROADCASTSS 4(R11), Y0
+	VMULPS       Y0, Y1, Y1
 	VMOVUPS      Y1, 256(DI)
+	VBROADCASTSS 8(R11), Y0
+	VMULPS       Y0, Y2, Y2
 	VMOVUPS      Y2, 512(DI)
 	ADDQ         $0x20, DI
 	INCQ         SI
@@ -10540,10 +10586,10 @@ block291:
 cap293:
 	VBROADCASTSS 116(AX), Y0
 	VMULPS       (BX), Y0, Y0
-	VANDPS       foldConst_avx2<>+640(SB), Y0, Y1
-	VANDPS       foldConst_avx2<>+608(SB), Y0, Y2
-	VCMPPS       $0x11, foldConst_avx2<>+672(SB), Y1, Y3
-	VMINPS       foldConst_avx2<>+704(SB), Y1, Y1
+	VANDPS       foldConst_avx2<>+800(SB), Y0, Y1
+	VANDPS       foldConst_avx2<>+768(SB), Y0, Y2
+	VCMPPS       $0x11, foldConst_avx2<>+832(SB), Y1, Y3
+	VMINPS       foldConst_avx2<>+864(SB), Y1, Y1
 	VADDPS       Y1, Y1, Y1
 	VMULPS       foldConst_avx2<>+64(SB), Y1, Y1
 	VMOVUPS      foldConst_avx2<>+288(SB), Y4
@@ -10560,18 +10606,18 @@ cap293:
 	VPADDD       foldConst_avx2<>+320(SB), Y4, Y4
 	VPSLLD       $0x17, Y4, Y4
 	VMULPS       Y4, Y5, Y5
-	VADDPS       foldConst_avx2<>+544(SB), Y5, Y5
-	VMOVUPS      foldConst_avx2<>+576(SB), Y1
+	VADDPS       foldConst_avx2<>+704(SB), Y5, Y5
+	VMOVUPS      foldConst_avx2<>+736(SB), Y1
 	VDIVPS       Y5, Y1, Y1
-	VMOVUPS      foldConst_avx2<>+544(SB), Y4
+	VMOVUPS      foldConst_avx2<>+704(SB), Y4
 	VSUBPS       Y1, Y4, Y1
 	VORPS        Y2, Y1, Y1
 	VMULPS       Y0, Y0, Y2
-	VMOVUPS      foldConst_avx2<>+736(SB), Y4
-	VFMADD213PS  foldConst_avx2<>+768(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+800(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+832(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+864(SB), Y2, Y4
+	VMOVUPS      foldConst_avx2<>+896(SB), Y4
+	VFMADD213PS  foldConst_avx2<>+928(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+960(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+992(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+1024(SB), Y2, Y4
 	VMULPS       Y0, Y2, Y2
 	VFMADD213PS  Y0, Y2, Y4
 	VBLENDVPS    Y3, Y4, Y1, Y1
@@ -10866,7 +10912,7 @@ next298:
 	VDIVSS       X0, X1, X1
 	VBROADCASTSS X1, Y1
 	VMULSS       foldConst_avx2<>+512(SB), X0, X0
-	VMOVSS       X0, 1184(BX)
+	VMOVSS       X0, 900(BX)
 	VMULPS       (BX), Y1, Y0
 	VMOVUPS      Y0, (BX)
 	VMULPS       32(BX), Y1, Y0
@@ -10902,7 +10948,7 @@ next298:
 	VDIVSS       X0, X1, X1
 	VBROADCASTSS X1, Y1
 	VMULSS       foldConst_avx2<>+512(SB), X0, X0
-	VMOVSS       X0, 1188(BX)
+	VMOVSS       X0, 1092(BX)
 	VMULPS       256(BX), Y1, Y0
 	VMOVUPS      Y0, 256(BX)
 	VMULPS       288(BX), Y1, Y0
@@ -10938,7 +10984,7 @@ next298:
 	VDIVSS       X0, X1, X1
 	VBROADCASTSS X1, Y1
 	VMULSS       foldConst_avx2<>+512(SB), X0, X0
-	VMOVSS       X0, 1192(BX)
+	VMOVSS       X0, 1284(BX)
 	VMULPS       512(BX), Y1, Y0
 	VMOVUPS      Y0, 512(BX)
 	VMULPS       544(BX), Y1, Y0
@@ -11000,7 +11046,7 @@ block303:
 	VPERMILPS    $0xb1, Y0, Y9
 	VPMAXUD      Y9, Y0, Y0
 	VPMAXUD      foldConst_avx2<>+448(SB), Y0, Y0
-	VMOVSS       foldConst_avx2<>+544(SB), X9
+	VMOVSS       foldConst_avx2<>+704(SB), X9
 	VDIVSS       X0, X9, X9
 	VBROADCASTSS X9, Y9
 	VMULPS       Y9, Y1, Y1
@@ -11044,8 +11090,8 @@ block303:
 	VPSHUFLW     $0xd8, Y9, Y9
 	VPSHUFHW     $0xd8, Y9, Y9
 	VMOVDQU      Y9, 96(R10)
-	VMULSS       1184(BX), X0, X9
-	VMOVSS       X9, 384(R10)
+	VMULSS       900(BX), X0, X9
+	VMOVSS       X9, 128(R10)
 	MOVQ         64(AX), BX
 	VMULPS       256(BX), Y1, Y9
 	VCVTPS2DQ    Y9, Y9
@@ -11054,7 +11100,7 @@ block303:
 	VPACKUSDW    Y10, Y9, Y9
 	VPSHUFLW     $0xd8, Y9, Y9
 	VPSHUFHW     $0xd8, Y9, Y9
-	VMOVDQU      Y9, 128(R10)
+	VMOVDQU      Y9, 192(R10)
 	VMULPS       320(BX), Y3, Y9
 	VCVTPS2DQ    Y9, Y9
 	VMULPS       352(BX), Y4, Y10
@@ -11062,7 +11108,7 @@ block303:
 	VPACKUSDW    Y10, Y9, Y9
 	VPSHUFLW     $0xd8, Y9, Y9
 	VPSHUFHW     $0xd8, Y9, Y9
-	VMOVDQU      Y9, 160(R10)
+	VMOVDQU      Y9, 224(R10)
 	VMULPS       384(BX), Y5, Y9
 	VCVTPS2DQ    Y9, Y9
 	VMULPS       416(BX), Y6, Y10
@@ -11070,7 +11116,7 @@ block303:
 	VPACKUSDW    Y10, Y9, Y9
 	VPSHUFLW     $0xd8, Y9, Y9
 	VPSHUFHW     $0xd8, Y9, Y9
-	VMOVDQU      Y9, 192(R10)
+	VMOVDQU      Y9, 256(R10)
 	VMULPS       448(BX), Y7, Y9
 	VCVTPS2DQ    Y9, Y9
 	VMULPS       480(BX), Y8, Y10
@@ -11078,9 +11124,9 @@ block303:
 	VPACKUSDW    Y10, Y9, Y9
 	VPSHUFLW     $0xd8, Y9, Y9
 	VPSHUFHW     $0xd8, Y9, Y9
-	VMOVDQU      Y9, 224(R10)
-	VMULSS       1188(BX), X0, X9
-	VMOVSS       X9, 388(R10)
+	VMOVDQU      Y9, 288(R10)
+	VMULSS       1092(BX), X0, X9
+	VMOVSS       X9, 320(R10)
 	MOVQ         64(AX), BX
 	VMULPS       512(BX), Y1, Y1
 	VCVTPS2DQ    Y1, Y1
@@ -11089,7 +11135,7 @@ block303:
 	VPACKUSDW    Y2, Y1, Y1
 	VPSHUFLW     $0xd8, Y1, Y1
 	VPSHUFHW     $0xd8, Y1, Y1
-	VMOVDQU      Y1, 256(R10)
+	VMOVDQU      Y1, 384(R10)
 	VMULPS       576(BX), Y3, Y1
 	VCVTPS2DQ    Y1, Y1
 	VMULPS       608(BX), Y4, Y2
@@ -11097,7 +11143,7 @@ block303:
 	VPACKUSDW    Y2, Y1, Y1
 	VPSHUFLW     $0xd8, Y1, Y1
 	VPSHUFHW     $0xd8, Y1, Y1
-	VMOVDQU      Y1, 288(R10)
+	VMOVDQU      Y1, 416(R10)
 	VMULPS       640(BX), Y5, Y1
 	VCVTPS2DQ    Y1, Y1
 	VMULPS       672(BX), Y6, Y2
@@ -11105,7 +11151,7 @@ block303:
 	VPACKUSDW    Y2, Y1, Y1
 	VPSHUFLW     $0xd8, Y1, Y1
 	VPSHUFHW     $0xd8, Y1, Y1
-	VMOVDQU      Y1, 320(R10)
+	VMOVDQU      Y1, 448(R10)
 	VMULPS       704(BX), Y7, Y1
 	VCVTPS2DQ    Y1, Y1
 	VMULPS       736(BX), Y8, Y2
@@ -11113,14 +11159,14 @@ block303:
 	VPACKUSDW    Y2, Y1, Y1
 	VPSHUFLW     $0xd8, Y1, Y1
 	VPSHUFHW     $0xd8, Y1, Y1
-	VMOVDQU      Y1, 352(R10)
-	VMULSS       1192(BX), X0, X0
-	VMOVSS       X0, 392(R10)
+	VMOVDQU      Y1, 480(R10)
+	VMULSS       1284(BX), X0, X0
+	VMOVSS       X0, 512(R10)
 	ADDQ         $0x20, SI
 	ADDQ         $0x20, DI
 	ADDQ         $0x20, R8
 	ADDQ         $0x20, R9
-	ADDQ         $0x000001c0, R10
+	ADDQ         $0x00000240, R10
 	SUBQ         $0x20, R11
 	JNZ          block303
 	JMP          quantised302
@@ -11217,7 +11263,7 @@ block304:
 	VPERMILPS    $0xb1, Y0, Y9
 	VPMAXUD      Y9, Y0, Y0
 	VPMAXUD      foldConst_avx2<>+448(SB), Y0, Y0
-	VMOVSS       foldConst_avx2<>+544(SB), X9
+	VMOVSS       foldConst_avx2<>+704(SB), X9
 	VDIVSS       X0, X9, X9
 	VBROADCASTSS X9, Y9
 	VMULPS       Y9, Y1, Y1
@@ -11261,8 +11307,8 @@ block304:
 	VPSHUFLW     $0xd8, Y1, Y1
 	VPSHUFHW     $0xd8, Y1, Y1
 	VMOVDQU      Y1, 96(R10)
-	VMULSS       1184(BX), X0, X0
-	VMOVSS       X0, 384(R10)
+	VMULSS       900(BX), X0, X0
+	VMOVSS       X0, 128(R10)
 	MOVQ         72(AX), BX
 	VCVTPH2PS    (SI), Y1
 	MOVBLZX      8(BX), R12
@@ -11335,7 +11381,7 @@ block304:
 	VPERMILPS    $0xb1, Y0, Y9
 	VPMAXUD      Y9, Y0, Y0
 	VPMAXUD      foldConst_avx2<>+448(SB), Y0, Y0
-	VMOVSS       foldConst_avx2<>+544(SB), X9
+	VMOVSS       foldConst_avx2<>+704(SB), X9
 	VDIVSS       X0, X9, X9
 	VBROADCASTSS X9, Y9
 	VMULPS       Y9, Y1, Y1
@@ -11354,7 +11400,7 @@ block304:
 	VPACKUSDW    Y2, Y1, Y1
 	VPSHUFLW     $0xd8, Y1, Y1
 	VPSHUFHW     $0xd8, Y1, Y1
-	VMOVDQU      Y1, 128(R10)
+	VMOVDQU      Y1, 192(R10)
 	VMULPS       320(BX), Y3, Y1
 	VCVTPS2DQ    Y1, Y1
 	VMULPS       352(BX), Y4, Y2
@@ -11362,7 +11408,7 @@ block304:
 	VPACKUSDW    Y2, Y1, Y1
 	VPSHUFLW     $0xd8, Y1, Y1
 	VPSHUFHW     $0xd8, Y1, Y1
-	VMOVDQU      Y1, 160(R10)
+	VMOVDQU      Y1, 224(R10)
 	VMULPS       384(BX), Y5, Y1
 	VCVTPS2DQ    Y1, Y1
 	VMULPS       416(BX), Y6, Y2
@@ -11370,7 +11416,7 @@ block304:
 	VPACKUSDW    Y2, Y1, Y1
 	VPSHUFLW     $0xd8, Y1, Y1
 	VPSHUFHW     $0xd8, Y1, Y1
-	VMOVDQU      Y1, 192(R10)
+	VMOVDQU      Y1, 256(R10)
 	VMULPS       448(BX), Y7, Y1
 	VCVTPS2DQ    Y1, Y1
 	VMULPS       480(BX), Y8, Y2
@@ -11378,9 +11424,9 @@ block304:
 	VPACKUSDW    Y2, Y1, Y1
 	VPSHUFLW     $0xd8, Y1, Y1
 	VPSHUFHW     $0xd8, Y1, Y1
-	VMOVDQU      Y1, 224(R10)
-	VMULSS       1188(BX), X0, X0
-	VMOVSS       X0, 388(R10)
+	VMOVDQU      Y1, 288(R10)
+	VMULSS       1092(BX), X0, X0
+	VMOVSS       X0, 320(R10)
 	MOVQ         72(AX), BX
 	VCVTPH2PS    (SI), Y1
 	MOVBLZX      16(BX), R12
@@ -11453,7 +11499,7 @@ block304:
 	VPERMILPS    $0xb1, Y0, Y9
 	VPMAXUD      Y9, Y0, Y0
 	VPMAXUD      foldConst_avx2<>+448(SB), Y0, Y0
-	VMOVSS       foldConst_avx2<>+544(SB), X9
+	VMOVSS       foldConst_avx2<>+704(SB), X9
 	VDIVSS       X0, X9, X9
 	VBROADCASTSS X9, Y9
 	VMULPS       Y9, Y1, Y1
@@ -11472,7 +11518,7 @@ block304:
 	VPACKUSDW    Y2, Y1, Y1
 	VPSHUFLW     $0xd8, Y1, Y1
 	VPSHUFHW     $0xd8, Y1, Y1
-	VMOVDQU      Y1, 256(R10)
+	VMOVDQU      Y1, 384(R10)
 	VMULPS       576(BX), Y3, Y1
 	VCVTPS2DQ    Y1, Y1
 	VMULPS       608(BX), Y4, Y2
@@ -11480,7 +11526,7 @@ block304:
 	VPACKUSDW    Y2, Y1, Y1
 	VPSHUFLW     $0xd8, Y1, Y1
 	VPSHUFHW     $0xd8, Y1, Y1
-	VMOVDQU      Y1, 288(R10)
+	VMOVDQU      Y1, 416(R10)
 	VMULPS       640(BX), Y5, Y1
 	VCVTPS2DQ    Y1, Y1
 	VMULPS       672(BX), Y6, Y2
@@ -11488,7 +11534,7 @@ block304:
 	VPACKUSDW    Y2, Y1, Y1
 	VPSHUFLW     $0xd8, Y1, Y1
 	VPSHUFHW     $0xd8, Y1, Y1
-	VMOVDQU      Y1, 320(R10)
+	VMOVDQU      Y1, 448(R10)
 	VMULPS       704(BX), Y7, Y1
 	VCVTPS2DQ    Y1, Y1
 	VMULPS       736(BX), Y8, Y2
@@ -11496,14 +11542,14 @@ block304:
 	VPACKUSDW    Y2, Y1, Y1
 	VPSHUFLW     $0xd8, Y1, Y1
 	VPSHUFHW     $0xd8, Y1, Y1
-	VMOVDQU      Y1, 352(R10)
-	VMULSS       1192(BX), X0, X0
-	VMOVSS       X0, 392(R10)
+	VMOVDQU      Y1, 480(R10)
+	VMULSS       1284(BX), X0, X0
+	VMOVSS       X0, 512(R10)
 	ADDQ         $0x20, SI
 	ADDQ         $0x20, DI
 	ADDQ         $0x20, R8
 	ADDQ         $0x20, R9
-	ADDQ         $0x000001c0, R10
+	ADDQ         $0x00000240, R10
 	SUBQ         $0x20, R11
 	JNZ          block304
 
@@ -11559,22 +11605,22 @@ tile306:
 	VPADDD       Y11, Y0, Y0
 	VPMADDWD     Y9, Y10, Y10
 	VPADDD       Y10, Y1, Y1
-	VPBROADCASTD 128(R14), Y10
+	VPBROADCASTD 192(R14), Y10
 	VPMADDWD     Y6, Y10, Y11
 	VPADDD       Y11, Y2, Y2
 	VPMADDWD     Y8, Y10, Y10
 	VPADDD       Y10, Y3, Y3
-	VPBROADCASTD 132(R14), Y10
+	VPBROADCASTD 196(R14), Y10
 	VPMADDWD     Y7, Y10, Y11
 	VPADDD       Y11, Y2, Y2
 	VPMADDWD     Y9, Y10, Y10
 	VPADDD       Y10, Y3, Y3
-	VPBROADCASTD 256(R14), Y10
+	VPBROADCASTD 384(R14), Y10
 	VPMADDWD     Y6, Y10, Y6
 	VPADDD       Y6, Y4, Y4
 	VPMADDWD     Y8, Y10, Y6
 	VPADDD       Y6, Y5, Y5
-	VPBROADCASTD 260(R14), Y6
+	VPBROADCASTD 388(R14), Y6
 	VPMADDWD     Y7, Y6, Y7
 	VPADDD       Y7, Y4, Y4
 	VPMADDWD     Y9, Y6, Y6
@@ -11597,22 +11643,22 @@ tile306:
 	VPADDD       Y11, Y0, Y0
 	VPMADDWD     Y9, Y10, Y10
 	VPADDD       Y10, Y1, Y1
-	VPBROADCASTD 144(R14), Y10
+	VPBROADCASTD 208(R14), Y10
 	VPMADDWD     Y6, Y10, Y11
 	VPADDD       Y11, Y2, Y2
 	VPMADDWD     Y8, Y10, Y10
 	VPADDD       Y10, Y3, Y3
-	VPBROADCASTD 148(R14), Y10
+	VPBROADCASTD 212(R14), Y10
 	VPMADDWD     Y7, Y10, Y11
 	VPADDD       Y11, Y2, Y2
 	VPMADDWD     Y9, Y10, Y10
 	VPADDD       Y10, Y3, Y3
-	VPBROADCASTD 272(R14), Y10
+	VPBROADCASTD 400(R14), Y10
 	VPMADDWD     Y6, Y10, Y6
 	VPADDD       Y6, Y4, Y4
 	VPMADDWD     Y8, Y10, Y6
 	VPADDD       Y6, Y5, Y5
-	VPBROADCASTD 276(R14), Y6
+	VPBROADCASTD 404(R14), Y6
 	VPMADDWD     Y7, Y6, Y7
 	VPADDD       Y7, Y4, Y4
 	VPMADDWD     Y9, Y6, Y6
@@ -11635,22 +11681,22 @@ tile306:
 	VPADDD       Y11, Y0, Y0
 	VPMADDWD     Y9, Y10, Y10
 	VPADDD       Y10, Y1, Y1
-	VPBROADCASTD 136(R14), Y10
+	VPBROADCASTD 200(R14), Y10
 	VPMADDWD     Y6, Y10, Y11
 	VPADDD       Y11, Y2, Y2
 	VPMADDWD     Y8, Y10, Y10
 	VPADDD       Y10, Y3, Y3
-	VPBROADCASTD 140(R14), Y10
+	VPBROADCASTD 204(R14), Y10
 	VPMADDWD     Y7, Y10, Y11
 	VPADDD       Y11, Y2, Y2
 	VPMADDWD     Y9, Y10, Y10
 	VPADDD       Y10, Y3, Y3
-	VPBROADCASTD 264(R14), Y10
+	VPBROADCASTD 392(R14), Y10
 	VPMADDWD     Y6, Y10, Y6
 	VPADDD       Y6, Y4, Y4
 	VPMADDWD     Y8, Y10, Y6
 	VPADDD       Y6, Y5, Y5
-	VPBROADCASTD 268(R14), Y6
+	VPBROADCASTD 396(R14), Y6
 	VPMADDWD     Y7, Y6, Y7
 	VPADDD       Y7, Y4, Y4
 	VPMADDWD     Y9, Y6, Y6
@@ -11673,22 +11719,22 @@ tile306:
 	VPADDD       Y11, Y0, Y0
 	VPMADDWD     Y9, Y10, Y10
 	VPADDD       Y10, Y1, Y1
-	VPBROADCASTD 152(R14), Y10
+	VPBROADCASTD 216(R14), Y10
 	VPMADDWD     Y6, Y10, Y11
 	VPADDD       Y11, Y2, Y2
 	VPMADDWD     Y8, Y10, Y10
 	VPADDD       Y10, Y3, Y3
-	VPBROADCASTD 156(R14), Y10
+	VPBROADCASTD 220(R14), Y10
 	VPMADDWD     Y7, Y10, Y11
 	VPADDD       Y11, Y2, Y2
 	VPMADDWD     Y9, Y10, Y10
 	VPADDD       Y10, Y3, Y3
-	VPBROADCASTD 280(R14), Y10
+	VPBROADCASTD 408(R14), Y10
 	VPMADDWD     Y6, Y10, Y6
 	VPADDD       Y6, Y4, Y4
 	VPMADDWD     Y8, Y10, Y6
 	VPADDD       Y6, Y5, Y5
-	VPBROADCASTD 284(R14), Y6
+	VPBROADCASTD 412(R14), Y6
 	VPMADDWD     Y7, Y6, Y7
 	VPADDD       Y7, Y4, Y4
 	VPMADDWD     Y9, Y6, Y6
@@ -11708,7 +11754,7 @@ tile306:
 	JL           tile306
 	MOVQ         96(AX), R13
 	MOVQ         BX, R12
-	VBROADCASTSS 384(SI), Y6
+	VBROADCASTSS 128(SI), Y6
 	VCVTDQ2PS    Y0, Y0
 	VMOVUPS      (R12), Y7
 	VFMADD231PS  Y6, Y0, Y7
@@ -11718,7 +11764,7 @@ tile306:
 	VFMADD231PS  Y6, Y1, Y0
 	VMOVUPS      Y0, 32(R12)
 	LEAQ         (R12)(R13*4), R12
-	VBROADCASTSS 388(SI), Y0
+	VBROADCASTSS 320(SI), Y0
 	VCVTDQ2PS    Y2, Y2
 	VMOVUPS      (R12), Y1
 	VFMADD231PS  Y0, Y2, Y1
@@ -11728,7 +11774,7 @@ tile306:
 	VFMADD231PS  Y0, Y3, Y1
 	VMOVUPS      Y1, 32(R12)
 	LEAQ         (R12)(R13*4), R12
-	VBROADCASTSS 392(SI), Y0
+	VBROADCASTSS 512(SI), Y0
 	VCVTDQ2PS    Y4, Y4
 	VMOVUPS      (R12), Y1
 	VFMADD231PS  Y0, Y4, Y1
@@ -11774,22 +11820,22 @@ tile307:
 	VPADDD       Y11, Y0, Y0
 	VPMADDWD     Y9, Y10, Y10
 	VPADDD       Y10, Y1, Y1
-	VPBROADCASTD 128(R14), Y10
+	VPBROADCASTD 192(R14), Y10
 	VPMADDWD     Y6, Y10, Y11
 	VPADDD       Y11, Y2, Y2
 	VPMADDWD     Y8, Y10, Y10
 	VPADDD       Y10, Y3, Y3
-	VPBROADCASTD 132(R14), Y10
+	VPBROADCASTD 196(R14), Y10
 	VPMADDWD     Y7, Y10, Y11
 	VPADDD       Y11, Y2, Y2
 	VPMADDWD     Y9, Y10, Y10
 	VPADDD       Y10, Y3, Y3
-	VPBROADCASTD 256(R14), Y10
+	VPBROADCASTD 384(R14), Y10
 	VPMADDWD     Y6, Y10, Y6
 	VPADDD       Y6, Y4, Y4
 	VPMADDWD     Y8, Y10, Y6
 	VPADDD       Y6, Y5, Y5
-	VPBROADCASTD 260(R14), Y6
+	VPBROADCASTD 388(R14), Y6
 	VPMADDWD     Y7, Y6, Y7
 	VPADDD       Y7, Y4, Y4
 	VPMADDWD     Y9, Y6, Y6
@@ -11812,22 +11858,22 @@ tile307:
 	VPADDD       Y11, Y0, Y0
 	VPMADDWD     Y9, Y10, Y10
 	VPADDD       Y10, Y1, Y1
-	VPBROADCASTD 144(R14), Y10
+	VPBROADCASTD 208(R14), Y10
 	VPMADDWD     Y6, Y10, Y11
 	VPADDD       Y11, Y2, Y2
 	VPMADDWD     Y8, Y10, Y10
 	VPADDD       Y10, Y3, Y3
-	VPBROADCASTD 148(R14), Y10
+	VPBROADCASTD 212(R14), Y10
 	VPMADDWD     Y7, Y10, Y11
 	VPADDD       Y11, Y2, Y2
 	VPMADDWD     Y9, Y10, Y10
 	VPADDD       Y10, Y3, Y3
-	VPBROADCASTD 272(R14), Y10
+	VPBROADCASTD 400(R14), Y10
 	VPMADDWD     Y6, Y10, Y6
 	VPADDD       Y6, Y4, Y4
 	VPMADDWD     Y8, Y10, Y6
 	VPADDD       Y6, Y5, Y5
-	VPBROADCASTD 276(R14), Y6
+	VPBROADCASTD 404(R14), Y6
 	VPMADDWD     Y7, Y6, Y7
 	VPADDD       Y7, Y4, Y4
 	VPMADDWD     Y9, Y6, Y6
@@ -11850,22 +11896,22 @@ tile307:
 	VPADDD       Y11, Y0, Y0
 	VPMADDWD     Y9, Y10, Y10
 	VPADDD       Y10, Y1, Y1
-	VPBROADCASTD 136(R14), Y10
+	VPBROADCASTD 200(R14), Y10
 	VPMADDWD     Y6, Y10, Y11
 	VPADDD       Y11, Y2, Y2
 	VPMADDWD     Y8, Y10, Y10
 	VPADDD       Y10, Y3, Y3
-	VPBROADCASTD 140(R14), Y10
+	VPBROADCASTD 204(R14), Y10
 	VPMADDWD     Y7, Y10, Y11
 	VPADDD       Y11, Y2, Y2
 	VPMADDWD     Y9, Y10, Y10
 	VPADDD       Y10, Y3, Y3
-	VPBROADCASTD 264(R14), Y10
+	VPBROADCASTD 392(R14), Y10
 	VPMADDWD     Y6, Y10, Y6
 	VPADDD       Y6, Y4, Y4
 	VPMADDWD     Y8, Y10, Y6
 	VPADDD       Y6, Y5, Y5
-	VPBROADCASTD 268(R14), Y6
+	VPBROADCASTD 396(R14), Y6
 	VPMADDWD     Y7, Y6, Y7
 	VPADDD       Y7, Y4, Y4
 	VPMADDWD     Y9, Y6, Y6
@@ -11888,22 +11934,22 @@ tile307:
 	VPADDD       Y11, Y0, Y0
 	VPMADDWD     Y9, Y10, Y10
 	VPADDD       Y10, Y1, Y1
-	VPBROADCASTD 152(R14), Y10
+	VPBROADCASTD 216(R14), Y10
 	VPMADDWD     Y6, Y10, Y11
 	VPADDD       Y11, Y2, Y2
 	VPMADDWD     Y8, Y10, Y10
 	VPADDD       Y10, Y3, Y3
-	VPBROADCASTD 156(R14), Y10
+	VPBROADCASTD 220(R14), Y10
 	VPMADDWD     Y7, Y10, Y11
 	VPADDD       Y11, Y2, Y2
 	VPMADDWD     Y9, Y10, Y10
 	VPADDD       Y10, Y3, Y3
-	VPBROADCASTD 280(R14), Y10
+	VPBROADCASTD 408(R14), Y10
 	VPMADDWD     Y6, Y10, Y6
 	VPADDD       Y6, Y4, Y4
 	VPMADDWD     Y8, Y10, Y6
 	VPADDD       Y6, Y5, Y5
-	VPBROADCASTD 284(R14), Y6
+	VPBROADCASTD 412(R14), Y6
 	VPMADDWD     Y7, Y6, Y7
 	VPADDD       Y7, Y4, Y4
 	VPMADDWD     Y9, Y6, Y6
@@ -11923,7 +11969,7 @@ tile307:
 	JL           tile307
 	MOVQ         96(AX), R13
 	MOVQ         BX, R12
-	VBROADCASTSS 384(SI), Y6
+	VBROADCASTSS 128(SI), Y6
 	VCVTDQ2PS    Y0, Y0
 	VMOVUPS      (R12), Y7
 	VFMADD231PS  Y6, Y0, Y7
@@ -11933,7 +11979,7 @@ tile307:
 	VFMADD231PS  Y6, Y1, Y0
 	VMOVUPS      Y0, 32(R12)
 	LEAQ         (R12)(R13*4), R12
-	VBROADCASTSS 388(SI), Y0
+	VBROADCASTSS 320(SI), Y0
 	VCVTDQ2PS    Y2, Y2
 	VMOVUPS      (R12), Y1
 	VFMADD231PS  Y0, Y2, Y1
@@ -11943,7 +11989,7 @@ tile307:
 	VFMADD231PS  Y0, Y3, Y1
 	VMOVUPS      Y1, 32(R12)
 	LEAQ         (R12)(R13*4), R12
-	VBROADCASTSS 392(SI), Y0
+	VBROADCASTSS 512(SI), Y0
 	VCVTDQ2PS    Y4, Y4
 	VMOVUPS      (R12), Y1
 	VFMADD231PS  Y0, Y4, Y1
@@ -11956,7 +12002,7 @@ tile307:
 	ADDQ         $0x00000040, BX
 	ADDQ         $0x00000040, R8
 	ADDQ         $0x00000180, R8
-	ADDQ         $0x000001c0, SI
+	ADDQ         $0x00000240, SI
 	SUBQ         $0x20, DI
 	JNZ          block305
 	ADDQ         $0x20, CX
@@ -12001,6 +12047,7 @@ half309:
 	ADDQ   BX, R10
 	MOVQ   32(AX), R11
 	MOVQ   96(AX), R12
+	ADDQ   $0x10, R11
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -12237,31 +12284,32 @@ block310:
 	VPADDD       Y9, Y7, Y7
 	VCVTPH2PS    (R8), Y8
 	VCVTDQ2PS    Y4, Y4
-	VMULPS       Y8, Y4, Y4
-	VBROADCASTSS 272(R11), Y9
-	VFMADD231PS  Y9, Y4, Y0
+	VFMADD231PS  Y8, Y4, Y0
 	VCVTDQ2PS    Y5, Y5
-	VMULPS       Y8, Y5, Y5
-	VBROADCASTSS 276(R11), Y9
-	VFMADD231PS  Y9, Y5, Y1
+	VFMADD231PS  Y8, Y5, Y1
 	VCVTDQ2PS    Y6, Y6
-	VMULPS       Y8, Y6, Y6
-	VBROADCASTSS 280(R11), Y9
-	VFMADD231PS  Y9, Y6, Y2
+	VFMADD231PS  Y8, Y6, Y2
 	VCVTDQ2PS    Y7, Y7
-	VMULPS       Y8, Y7, Y7
-	VBROADCASTSS 284(R11), Y9
-	VFMADD231PS  Y9, Y7, Y3
+	VFMADD231PS  Y8, Y7, Y3
 	ADDQ         $0x20, R8
 	ADDQ         $0x00000200, R10
 	PREFETCHT1   512(R9)
 	ADDQ         $0x00000220, R9
-	ADDQ         $0x00000120, R11
+	ADDQ         $0x00000110, R11
 	SUBQ         $0x20, R12
 	JNZ          block310
+	MOVQ         32(AX), R11
+	VBROADCASTSS (R11), Y4
+	VMULPS       Y4, Y0, Y0
 	VMOVUPS      Y0, (DI)
+	VBROADCASTSS 4(R11), Y0
+	VMULPS       Y0, Y1, Y1
 	VMOVUPS      Y1, 256(DI)
+	VBROADCASTSS 8(R11), Y0
+	VMULPS       Y0, Y2, Y2
 	VMOVUPS      Y2, 512(DI)
+	VBROADCASTSS 12(R11), Y0
+	VMULPS       Y0, Y3, Y3
 	VMOVUPS      Y3, 768(DI)
 	ADDQ         $0x20, DI
 	INCQ         SI
@@ -12275,10 +12323,10 @@ block310:
 cap312:
 	VBROADCASTSS 116(AX), Y0
 	VMULPS       (BX), Y0, Y0
-	VANDPS       foldConst_avx2<>+640(SB), Y0, Y1
-	VANDPS       foldConst_avx2<>+608(SB), Y0, Y2
-	VCMPPS       $0x11, foldConst_avx2<>+672(SB), Y1, Y3
-	VMINPS       foldConst_avx2<>+704(SB), Y1, Y1
+	VANDPS       foldConst_avx2<>+800(SB), Y0, Y1
+	VANDPS       foldConst_avx2<>+768(SB), Y0, Y2
+	VCMPPS       $0x11, foldConst_avx2<>+832(SB), Y1, Y3
+	VMINPS       foldConst_avx2<>+864(SB), Y1, Y1
 	VADDPS       Y1, Y1, Y1
 	VMULPS       foldConst_avx2<>+64(SB), Y1, Y1
 	VMOVUPS      foldConst_avx2<>+288(SB), Y4
@@ -12295,18 +12343,18 @@ cap312:
 	VPADDD       foldConst_avx2<>+320(SB), Y4, Y4
 	VPSLLD       $0x17, Y4, Y4
 	VMULPS       Y4, Y5, Y5
-	VADDPS       foldConst_avx2<>+544(SB), Y5, Y5
-	VMOVUPS      foldConst_avx2<>+576(SB), Y1
+	VADDPS       foldConst_avx2<>+704(SB), Y5, Y5
+	VMOVUPS      foldConst_avx2<>+736(SB), Y1
 	VDIVPS       Y5, Y1, Y1
-	VMOVUPS      foldConst_avx2<>+544(SB), Y4
+	VMOVUPS      foldConst_avx2<>+704(SB), Y4
 	VSUBPS       Y1, Y4, Y1
 	VORPS        Y2, Y1, Y1
 	VMULPS       Y0, Y0, Y2
-	VMOVUPS      foldConst_avx2<>+736(SB), Y4
-	VFMADD213PS  foldConst_avx2<>+768(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+800(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+832(SB), Y2, Y4
-	VFMADD213PS  foldConst_avx2<>+864(SB), Y2, Y4
+	VMOVUPS      foldConst_avx2<>+896(SB), Y4
+	VFMADD213PS  foldConst_avx2<>+928(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+960(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+992(SB), Y2, Y4
+	VFMADD213PS  foldConst_avx2<>+1024(SB), Y2, Y4
 	VMULPS       Y0, Y2, Y2
 	VFMADD213PS  Y0, Y2, Y4
 	VBLENDVPS    Y3, Y4, Y1, Y1
@@ -12601,7 +12649,7 @@ next317:
 	VDIVSS       X0, X1, X1
 	VBROADCASTSS X1, Y1
 	VMULSS       foldConst_avx2<>+512(SB), X0, X0
-	VMOVSS       X0, 1568(BX)
+	VMOVSS       X0, 1156(BX)
 	VMULPS       (BX), Y1, Y0
 	VMOVUPS      Y0, (BX)
 	VMULPS       32(BX), Y1, Y0
@@ -12637,7 +12685,7 @@ next317:
 	VDIVSS       X0, X1, X1
 	VBROADCASTSS X1, Y1
 	VMULSS       foldConst_avx2<>+512(SB), X0, X0
-	VMOVSS       X0, 1572(BX)
+	VMOVSS       X0, 1348(BX)
 	VMULPS       256(BX), Y1, Y0
 	VMOVUPS      Y0, 256(BX)
 	VMULPS       288(BX), Y1, Y0
@@ -12673,7 +12721,7 @@ next317:
 	VDIVSS       X0, X1, X1
 	VBROADCASTSS X1, Y1
 	VMULSS       foldConst_avx2<>+512(SB), X0, X0
-	VMOVSS       X0, 1576(BX)
+	VMOVSS       X0, 1540(BX)
 	VMULPS       512(BX), Y1, Y0
 	VMOVUPS      Y0, 512(BX)
 	VMULPS       544(BX), Y1, Y0
@@ -12709,7 +12757,7 @@ next317:
 	VDIVSS       X0, X1, X1
 	VBROADCASTSS X1, Y1
 	VMULSS       foldConst_avx2<>+512(SB), X0, X0
-	VMOVSS       X0, 1580(BX)
+	VMOVSS       X0, 1732(BX)
 	VMULPS       768(BX), Y1, Y0
 	VMOVUPS      Y0, 768(BX)
 	VMULPS       800(BX), Y1, Y0
@@ -12771,7 +12819,7 @@ block322:
 	VPERMILPS    $0xb1, Y0, Y9
 	VPMAXUD      Y9, Y0, Y0
 	VPMAXUD      foldConst_avx2<>+448(SB), Y0, Y0
-	VMOVSS       foldConst_avx2<>+544(SB), X9
+	VMOVSS       foldConst_avx2<>+704(SB), X9
 	VDIVSS       X0, X9, X9
 	VBROADCASTSS X9, Y9
 	VMULPS       Y9, Y1, Y1
@@ -12815,8 +12863,8 @@ block322:
 	VPSHUFLW     $0xd8, Y9, Y9
 	VPSHUFHW     $0xd8, Y9, Y9
 	VMOVDQU      Y9, 96(R10)
-	VMULSS       1568(BX), X0, X9
-	VMOVSS       X9, 512(R10)
+	VMULSS       1156(BX), X0, X9
+	VMOVSS       X9, 128(R10)
 	MOVQ         64(AX), BX
 	VMULPS       256(BX), Y1, Y9
 	VCVTPS2DQ    Y9, Y9
@@ -12825,7 +12873,7 @@ block322:
 	VPACKUSDW    Y10, Y9, Y9
 	VPSHUFLW     $0xd8, Y9, Y9
 	VPSHUFHW     $0xd8, Y9, Y9
-	VMOVDQU      Y9, 128(R10)
+	VMOVDQU      Y9, 192(R10)
 	VMULPS       320(BX), Y3, Y9
 	VCVTPS2DQ    Y9, Y9
 	VMULPS       352(BX), Y4, Y10
@@ -12833,7 +12881,7 @@ block322:
 	VPACKUSDW    Y10, Y9, Y9
 	VPSHUFLW     $0xd8, Y9, Y9
 	VPSHUFHW     $0xd8, Y9, Y9
-	VMOVDQU      Y9, 160(R10)
+	VMOVDQU      Y9, 224(R10)
 	VMULPS       384(BX), Y5, Y9
 	VCVTPS2DQ    Y9, Y9
 	VMULPS       416(BX), Y6, Y10
@@ -12841,7 +12889,7 @@ block322:
 	VPACKUSDW    Y10, Y9, Y9
 	VPSHUFLW     $0xd8, Y9, Y9
 	VPSHUFHW     $0xd8, Y9, Y9
-	VMOVDQU      Y9, 192(R10)
+	VMOVDQU      Y9, 256(R10)
 	VMULPS       448(BX), Y7, Y9
 	VCVTPS2DQ    Y9, Y9
 	VMULPS       480(BX), Y8, Y10
@@ -12849,9 +12897,9 @@ block322:
 	VPACKUSDW    Y10, Y9, Y9
 	VPSHUFLW     $0xd8, Y9, Y9
 	VPSHUFHW     $0xd8, Y9, Y9
-	VMOVDQU      Y9, 224(R10)
-	VMULSS       1572(BX), X0, X9
-	VMOVSS       X9, 516(R10)
+	VMOVDQU      Y9, 288(R10)
+	VMULSS       1348(BX), X0, X9
+	VMOVSS       X9, 320(R10)
 	MOVQ         64(AX), BX
 	VMULPS       512(BX), Y1, Y9
 	VCVTPS2DQ    Y9, Y9
@@ -12860,7 +12908,7 @@ block322:
 	VPACKUSDW    Y10, Y9, Y9
 	VPSHUFLW     $0xd8, Y9, Y9
 	VPSHUFHW     $0xd8, Y9, Y9
-	VMOVDQU      Y9, 256(R10)
+	VMOVDQU      Y9, 384(R10)
 	VMULPS       576(BX), Y3, Y9
 	VCVTPS2DQ    Y9, Y9
 	VMULPS       608(BX), Y4, Y10
@@ -12868,7 +12916,7 @@ block322:
 	VPACKUSDW    Y10, Y9, Y9
 	VPSHUFLW     $0xd8, Y9, Y9
 	VPSHUFHW     $0xd8, Y9, Y9
-	VMOVDQU      Y9, 288(R10)
+	VMOVDQU      Y9, 416(R10)
 	VMULPS       640(BX), Y5, Y9
 	VCVTPS2DQ    Y9, Y9
 	VMULPS       672(BX), Y6, Y10
@@ -12876,7 +12924,7 @@ block322:
 	VPACKUSDW    Y10, Y9, Y9
 	VPSHUFLW     $0xd8, Y9, Y9
 	VPSHUFHW     $0xd8, Y9, Y9
-	VMOVDQU      Y9, 320(R10)
+	VMOVDQU      Y9, 448(R10)
 	VMULPS       704(BX), Y7, Y9
 	VCVTPS2DQ    Y9, Y9
 	VMULPS       736(BX), Y8, Y10
@@ -12884,9 +12932,9 @@ block322:
 	VPACKUSDW    Y10, Y9, Y9
 	VPSHUFLW     $0xd8, Y9, Y9
 	VPSHUFHW     $0xd8, Y9, Y9
-	VMOVDQU      Y9, 352(R10)
-	VMULSS       1576(BX), X0, X9
-	VMOVSS       X9, 520(R10)
+	VMOVDQU      Y9, 480(R10)
+	VMULSS       1540(BX), X0, X9
+	VMOVSS       X9, 512(R10)
 	MOVQ         64(AX), BX
 	VMULPS       768(BX), Y1, Y1
 	VCVTPS2DQ    Y1, Y1
@@ -12895,7 +12943,7 @@ block322:
 	VPACKUSDW    Y2, Y1, Y1
 	VPSHUFLW     $0xd8, Y1, Y1
 	VPSHUFHW     $0xd8, Y1, Y1
-	VMOVDQU      Y1, 384(R10)
+	VMOVDQU      Y1, 576(R10)
 	VMULPS       832(BX), Y3, Y1
 	VCVTPS2DQ    Y1, Y1
 	VMULPS       864(BX), Y4, Y2
@@ -12903,7 +12951,7 @@ block322:
 	VPACKUSDW    Y2, Y1, Y1
 	VPSHUFLW     $0xd8, Y1, Y1
 	VPSHUFHW     $0xd8, Y1, Y1
-	VMOVDQU      Y1, 416(R10)
+	VMOVDQU      Y1, 608(R10)
 	VMULPS       896(BX), Y5, Y1
 	VCVTPS2DQ    Y1, Y1
 	VMULPS       928(BX), Y6, Y2
@@ -12911,7 +12959,7 @@ block322:
 	VPACKUSDW    Y2, Y1, Y1
 	VPSHUFLW     $0xd8, Y1, Y1
 	VPSHUFHW     $0xd8, Y1, Y1
-	VMOVDQU      Y1, 448(R10)
+	VMOVDQU      Y1, 640(R10)
 	VMULPS       960(BX), Y7, Y1
 	VCVTPS2DQ    Y1, Y1
 	VMULPS       992(BX), Y8, Y2
@@ -12919,14 +12967,14 @@ block322:
 	VPACKUSDW    Y2, Y1, Y1
 	VPSHUFLW     $0xd8, Y1, Y1
 	VPSHUFHW     $0xd8, Y1, Y1
-	VMOVDQU      Y1, 480(R10)
-	VMULSS       1580(BX), X0, X0
-	VMOVSS       X0, 524(R10)
+	VMOVDQU      Y1, 672(R10)
+	VMULSS       1732(BX), X0, X0
+	VMOVSS       X0, 704(R10)
 	ADDQ         $0x20, SI
 	ADDQ         $0x20, DI
 	ADDQ         $0x20, R8
 	ADDQ         $0x20, R9
-	ADDQ         $0x00000240, R10
+	ADDQ         $0x00000300, R10
 	SUBQ         $0x20, R11
 	JNZ          block322
 	JMP          quantised321
@@ -13023,7 +13071,7 @@ block323:
 	VPERMILPS    $0xb1, Y0, Y9
 	VPMAXUD      Y9, Y0, Y0
 	VPMAXUD      foldConst_avx2<>+448(SB), Y0, Y0
-	VMOVSS       foldConst_avx2<>+544(SB), X9
+	VMOVSS       foldConst_avx2<>+704(SB), X9
 	VDIVSS       X0, X9, X9
 	VBROADCASTSS X9, Y9
 	VMULPS       Y9, Y1, Y1
@@ -13067,8 +13115,8 @@ block323:
 	VPSHUFLW     $0xd8, Y1, Y1
 	VPSHUFHW     $0xd8, Y1, Y1
 	VMOVDQU      Y1, 96(R10)
-	VMULSS       1568(BX), X0, X0
-	VMOVSS       X0, 512(R10)
+	VMULSS       1156(BX), X0, X0
+	VMOVSS       X0, 128(R10)
 	MOVQ         72(AX), BX
 	VCVTPH2PS    (SI), Y1
 	MOVBLZX      8(BX), R12
@@ -13141,7 +13189,7 @@ block323:
 	VPERMILPS    $0xb1, Y0, Y9
 	VPMAXUD      Y9, Y0, Y0
 	VPMAXUD      foldConst_avx2<>+448(SB), Y0, Y0
-	VMOVSS       foldConst_avx2<>+544(SB), X9
+	VMOVSS       foldConst_avx2<>+704(SB), X9
 	VDIVSS       X0, X9, X9
 	VBROADCASTSS X9, Y9
 	VMULPS       Y9, Y1, Y1
@@ -13160,7 +13208,7 @@ block323:
 	VPACKUSDW    Y2, Y1, Y1
 	VPSHUFLW     $0xd8, Y1, Y1
 	VPSHUFHW     $0xd8, Y1, Y1
-	VMOVDQU      Y1, 128(R10)
+	VMOVDQU      Y1, 192(R10)
 	VMULPS       320(BX), Y3, Y1
 	VCVTPS2DQ    Y1, Y1
 	VMULPS       352(BX), Y4, Y2
@@ -13168,7 +13216,7 @@ block323:
 	VPACKUSDW    Y2, Y1, Y1
 	VPSHUFLW     $0xd8, Y1, Y1
 	VPSHUFHW     $0xd8, Y1, Y1
-	VMOVDQU      Y1, 160(R10)
+	VMOVDQU      Y1, 224(R10)
 	VMULPS       384(BX), Y5, Y1
 	VCVTPS2DQ    Y1, Y1
 	VMULPS       416(BX), Y6, Y2
@@ -13176,7 +13224,7 @@ block323:
 	VPACKUSDW    Y2, Y1, Y1
 	VPSHUFLW     $0xd8, Y1, Y1
 	VPSHUFHW     $0xd8, Y1, Y1
-	VMOVDQU      Y1, 192(R10)
+	VMOVDQU      Y1, 256(R10)
 	VMULPS       448(BX), Y7, Y1
 	VCVTPS2DQ    Y1, Y1
 	VMULPS       480(BX), Y8, Y2
@@ -13184,9 +13232,9 @@ block323:
 	VPACKUSDW    Y2, Y1, Y1
 	VPSHUFLW     $0xd8, Y1, Y1
 	VPSHUFHW     $0xd8, Y1, Y1
-	VMOVDQU      Y1, 224(R10)
-	VMULSS       1572(BX), X0, X0
-	VMOVSS       X0, 516(R10)
+	VMOVDQU      Y1, 288(R10)
+	VMULSS       1348(BX), X0, X0
+	VMOVSS       X0, 320(R10)
 	MOVQ         72(AX), BX
 	VCVTPH2PS    (SI), Y1
 	MOVBLZX      16(BX), R12
@@ -13259,7 +13307,7 @@ block323:
 	VPERMILPS    $0xb1, Y0, Y9
 	VPMAXUD      Y9, Y0, Y0
 	VPMAXUD      foldConst_avx2<>+448(SB), Y0, Y0
-	VMOVSS       foldConst_avx2<>+544(SB), X9
+	VMOVSS       foldConst_avx2<>+704(SB), X9
 	VDIVSS       X0, X9, X9
 	VBROADCASTSS X9, Y9
 	VMULPS       Y9, Y1, Y1
@@ -13278,7 +13326,7 @@ block323:
 	VPACKUSDW    Y2, Y1, Y1
 	VPSHUFLW     $0xd8, Y1, Y1
 	VPSHUFHW     $0xd8, Y1, Y1
-	VMOVDQU      Y1, 256(R10)
+	VMOVDQU      Y1, 384(R10)
 	VMULPS       576(BX), Y3, Y1
 	VCVTPS2DQ    Y1, Y1
 	VMULPS       608(BX), Y4, Y2
@@ -13286,7 +13334,7 @@ block323:
 	VPACKUSDW    Y2, Y1, Y1
 	VPSHUFLW     $0xd8, Y1, Y1
 	VPSHUFHW     $0xd8, Y1, Y1
-	VMOVDQU      Y1, 288(R10)
+	VMOVDQU      Y1, 416(R10)
 	VMULPS       640(BX), Y5, Y1
 	VCVTPS2DQ    Y1, Y1
 	VMULPS       672(BX), Y6, Y2
@@ -13294,7 +13342,7 @@ block323:
 	VPACKUSDW    Y2, Y1, Y1
 	VPSHUFLW     $0xd8, Y1, Y1
 	VPSHUFHW     $0xd8, Y1, Y1
-	VMOVDQU      Y1, 320(R10)
+	VMOVDQU      Y1, 448(R10)
 	VMULPS       704(BX), Y7, Y1
 	VCVTPS2DQ    Y1, Y1
 	VMULPS       736(BX), Y8, Y2
@@ -13302,9 +13350,9 @@ block323:
 	VPACKUSDW    Y2, Y1, Y1
 	VPSHUFLW     $0xd8, Y1, Y1
 	VPSHUFHW     $0xd8, Y1, Y1
-	VMOVDQU      Y1, 352(R10)
-	VMULSS       1576(BX), X0, X0
-	VMOVSS       X0, 520(R10)
+	VMOVDQU      Y1, 480(R10)
+	VMULSS       1540(BX), X0, X0
+	VMOVSS       X0, 512(R10)
 	MOVQ         72(AX), BX
 	VCVTPH2PS    (SI), Y1
 	MOVBLZX      24(BX), R12
@@ -13377,7 +13425,7 @@ block323:
 	VPERMILPS    $0xb1, Y0, Y9
 	VPMAXUD      Y9, Y0, Y0
 	VPMAXUD      foldConst_avx2<>+448(SB), Y0, Y0
-	VMOVSS       foldConst_avx2<>+544(SB), X9
+	VMOVSS       foldConst_avx2<>+704(SB), X9
 	VDIVSS       X0, X9, X9
 	VBROADCASTSS X9, Y9
 	VMULPS       Y9, Y1, Y1
@@ -13396,7 +13444,7 @@ block323:
 	VPACKUSDW    Y2, Y1, Y1
 	VPSHUFLW     $0xd8, Y1, Y1
 	VPSHUFHW     $0xd8, Y1, Y1
-	VMOVDQU      Y1, 384(R10)
+	VMOVDQU      Y1, 576(R10)
 	VMULPS       832(BX), Y3, Y1
 	VCVTPS2DQ    Y1, Y1
 	VMULPS       864(BX), Y4, Y2
@@ -13404,7 +13452,7 @@ block323:
 	VPACKUSDW    Y2, Y1, Y1
 	VPSHUFLW     $0xd8, Y1, Y1
 	VPSHUFHW     $0xd8, Y1, Y1
-	VMOVDQU      Y1, 416(R10)
+	VMOVDQU      Y1, 608(R10)
 	VMULPS       896(BX), Y5, Y1
 	VCVTPS2DQ    Y1, Y1
 	VMULPS       928(BX), Y6, Y2
@@ -13412,7 +13460,7 @@ block323:
 	VPACKUSDW    Y2, Y1, Y1
 	VPSHUFLW     $0xd8, Y1, Y1
 	VPSHUFHW     $0xd8, Y1, Y1
-	VMOVDQU      Y1, 448(R10)
+	VMOVDQU      Y1, 640(R10)
 	VMULPS       960(BX), Y7, Y1
 	VCVTPS2DQ    Y1, Y1
 	VMULPS       992(BX), Y8, Y2
@@ -13420,14 +13468,14 @@ block323:
 	VPACKUSDW    Y2, Y1, Y1
 	VPSHUFLW     $0xd8, Y1, Y1
 	VPSHUFHW     $0xd8, Y1, Y1
-	VMOVDQU      Y1, 480(R10)
-	VMULSS       1580(BX), X0, X0
-	VMOVSS       X0, 524(R10)
+	VMOVDQU      Y1, 672(R10)
+	VMULSS       1732(BX), X0, X0
+	VMOVSS       X0, 704(R10)
 	ADDQ         $0x20, SI
 	ADDQ         $0x20, DI
 	ADDQ         $0x20, R8
 	ADDQ         $0x20, R9
-	ADDQ         $0x00000240, R10
+	ADDQ         $0x00000300, R10
 	SUBQ         $0x20, R11
 	JNZ          block323
 
@@ -13485,32 +13533,32 @@ tile325:
 	VPADDD       Y13, Y0, Y0
 	VPMADDWD     Y11, Y12, Y12
 	VPADDD       Y12, Y1, Y1
-	VPBROADCASTD 128(R14), Y12
+	VPBROADCASTD 192(R14), Y12
 	VPMADDWD     Y8, Y12, Y13
 	VPADDD       Y13, Y2, Y2
 	VPMADDWD     Y10, Y12, Y12
 	VPADDD       Y12, Y3, Y3
-	VPBROADCASTD 132(R14), Y12
+	VPBROADCASTD 196(R14), Y12
 	VPMADDWD     Y9, Y12, Y13
 	VPADDD       Y13, Y2, Y2
 	VPMADDWD     Y11, Y12, Y12
 	VPADDD       Y12, Y3, Y3
-	VPBROADCASTD 256(R14), Y12
-	VPMADDWD     Y8, Y12, Y13
-	VPADDD       Y13, Y4, Y4
-	VPMADDWD     Y10, Y12, Y12
-	VPADDD       Y12, Y5, Y5
-	VPBROADCASTD 260(R14), Y12
-	VPMADDWD     Y9, Y12, Y13
-	VPADDD       Y13, Y4, Y4
-	VPMADDWD     Y11, Y12, Y12
-	VPADDD       Y12, Y5, Y5
 	VPBROADCASTD 384(R14), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y10, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VPBROADCASTD 388(R14), Y12
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VPBROADCASTD 576(R14), Y12
 	VPMADDWD     Y8, Y12, Y8
 	VPADDD       Y8, Y6, Y6
 	VPMADDWD     Y10, Y12, Y8
 	VPADDD       Y8, Y7, Y7
-	VPBROADCASTD 388(R14), Y8
+	VPBROADCASTD 580(R14), Y8
 	VPMADDWD     Y9, Y8, Y9
 	VPADDD       Y9, Y6, Y6
 	VPMADDWD     Y11, Y8, Y8
@@ -13533,32 +13581,32 @@ tile325:
 	VPADDD       Y13, Y0, Y0
 	VPMADDWD     Y11, Y12, Y12
 	VPADDD       Y12, Y1, Y1
-	VPBROADCASTD 144(R14), Y12
+	VPBROADCASTD 208(R14), Y12
 	VPMADDWD     Y8, Y12, Y13
 	VPADDD       Y13, Y2, Y2
 	VPMADDWD     Y10, Y12, Y12
 	VPADDD       Y12, Y3, Y3
-	VPBROADCASTD 148(R14), Y12
+	VPBROADCASTD 212(R14), Y12
 	VPMADDWD     Y9, Y12, Y13
 	VPADDD       Y13, Y2, Y2
 	VPMADDWD     Y11, Y12, Y12
 	VPADDD       Y12, Y3, Y3
-	VPBROADCASTD 272(R14), Y12
-	VPMADDWD     Y8, Y12, Y13
-	VPADDD       Y13, Y4, Y4
-	VPMADDWD     Y10, Y12, Y12
-	VPADDD       Y12, Y5, Y5
-	VPBROADCASTD 276(R14), Y12
-	VPMADDWD     Y9, Y12, Y13
-	VPADDD       Y13, Y4, Y4
-	VPMADDWD     Y11, Y12, Y12
-	VPADDD       Y12, Y5, Y5
 	VPBROADCASTD 400(R14), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y10, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VPBROADCASTD 404(R14), Y12
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VPBROADCASTD 592(R14), Y12
 	VPMADDWD     Y8, Y12, Y8
 	VPADDD       Y8, Y6, Y6
 	VPMADDWD     Y10, Y12, Y8
 	VPADDD       Y8, Y7, Y7
-	VPBROADCASTD 404(R14), Y8
+	VPBROADCASTD 596(R14), Y8
 	VPMADDWD     Y9, Y8, Y9
 	VPADDD       Y9, Y6, Y6
 	VPMADDWD     Y11, Y8, Y8
@@ -13581,32 +13629,32 @@ tile325:
 	VPADDD       Y13, Y0, Y0
 	VPMADDWD     Y11, Y12, Y12
 	VPADDD       Y12, Y1, Y1
-	VPBROADCASTD 136(R14), Y12
+	VPBROADCASTD 200(R14), Y12
 	VPMADDWD     Y8, Y12, Y13
 	VPADDD       Y13, Y2, Y2
 	VPMADDWD     Y10, Y12, Y12
 	VPADDD       Y12, Y3, Y3
-	VPBROADCASTD 140(R14), Y12
+	VPBROADCASTD 204(R14), Y12
 	VPMADDWD     Y9, Y12, Y13
 	VPADDD       Y13, Y2, Y2
 	VPMADDWD     Y11, Y12, Y12
 	VPADDD       Y12, Y3, Y3
-	VPBROADCASTD 264(R14), Y12
-	VPMADDWD     Y8, Y12, Y13
-	VPADDD       Y13, Y4, Y4
-	VPMADDWD     Y10, Y12, Y12
-	VPADDD       Y12, Y5, Y5
-	VPBROADCASTD 268(R14), Y12
-	VPMADDWD     Y9, Y12, Y13
-	VPADDD       Y13, Y4, Y4
-	VPMADDWD     Y11, Y12, Y12
-	VPADDD       Y12, Y5, Y5
 	VPBROADCASTD 392(R14), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y10, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VPBROADCASTD 396(R14), Y12
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VPBROADCASTD 584(R14), Y12
 	VPMADDWD     Y8, Y12, Y8
 	VPADDD       Y8, Y6, Y6
 	VPMADDWD     Y10, Y12, Y8
 	VPADDD       Y8, Y7, Y7
-	VPBROADCASTD 396(R14), Y8
+	VPBROADCASTD 588(R14), Y8
 	VPMADDWD     Y9, Y8, Y9
 	VPADDD       Y9, Y6, Y6
 	VPMADDWD     Y11, Y8, Y8
@@ -13629,32 +13677,32 @@ tile325:
 	VPADDD       Y13, Y0, Y0
 	VPMADDWD     Y11, Y12, Y12
 	VPADDD       Y12, Y1, Y1
-	VPBROADCASTD 152(R14), Y12
+	VPBROADCASTD 216(R14), Y12
 	VPMADDWD     Y8, Y12, Y13
 	VPADDD       Y13, Y2, Y2
 	VPMADDWD     Y10, Y12, Y12
 	VPADDD       Y12, Y3, Y3
-	VPBROADCASTD 156(R14), Y12
+	VPBROADCASTD 220(R14), Y12
 	VPMADDWD     Y9, Y12, Y13
 	VPADDD       Y13, Y2, Y2
 	VPMADDWD     Y11, Y12, Y12
 	VPADDD       Y12, Y3, Y3
-	VPBROADCASTD 280(R14), Y12
-	VPMADDWD     Y8, Y12, Y13
-	VPADDD       Y13, Y4, Y4
-	VPMADDWD     Y10, Y12, Y12
-	VPADDD       Y12, Y5, Y5
-	VPBROADCASTD 284(R14), Y12
-	VPMADDWD     Y9, Y12, Y13
-	VPADDD       Y13, Y4, Y4
-	VPMADDWD     Y11, Y12, Y12
-	VPADDD       Y12, Y5, Y5
 	VPBROADCASTD 408(R14), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y10, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VPBROADCASTD 412(R14), Y12
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VPBROADCASTD 600(R14), Y12
 	VPMADDWD     Y8, Y12, Y8
 	VPADDD       Y8, Y6, Y6
 	VPMADDWD     Y10, Y12, Y8
 	VPADDD       Y8, Y7, Y7
-	VPBROADCASTD 412(R14), Y8
+	VPBROADCASTD 604(R14), Y8
 	VPMADDWD     Y9, Y8, Y9
 	VPADDD       Y9, Y6, Y6
 	VPMADDWD     Y11, Y8, Y8
@@ -13674,7 +13722,7 @@ tile325:
 	JL           tile325
 	MOVQ         96(AX), R13
 	MOVQ         BX, R12
-	VBROADCASTSS 512(SI), Y8
+	VBROADCASTSS 128(SI), Y8
 	VCVTDQ2PS    Y0, Y0
 	VMOVUPS      (R12), Y9
 	VFMADD231PS  Y8, Y0, Y9
@@ -13684,7 +13732,7 @@ tile325:
 	VFMADD231PS  Y8, Y1, Y0
 	VMOVUPS      Y0, 32(R12)
 	LEAQ         (R12)(R13*4), R12
-	VBROADCASTSS 516(SI), Y0
+	VBROADCASTSS 320(SI), Y0
 	VCVTDQ2PS    Y2, Y2
 	VMOVUPS      (R12), Y1
 	VFMADD231PS  Y0, Y2, Y1
@@ -13694,7 +13742,7 @@ tile325:
 	VFMADD231PS  Y0, Y3, Y1
 	VMOVUPS      Y1, 32(R12)
 	LEAQ         (R12)(R13*4), R12
-	VBROADCASTSS 520(SI), Y0
+	VBROADCASTSS 512(SI), Y0
 	VCVTDQ2PS    Y4, Y4
 	VMOVUPS      (R12), Y1
 	VFMADD231PS  Y0, Y4, Y1
@@ -13704,7 +13752,7 @@ tile325:
 	VFMADD231PS  Y0, Y5, Y1
 	VMOVUPS      Y1, 32(R12)
 	LEAQ         (R12)(R13*4), R12
-	VBROADCASTSS 524(SI), Y0
+	VBROADCASTSS 704(SI), Y0
 	VCVTDQ2PS    Y6, Y6
 	VMOVUPS      (R12), Y1
 	VFMADD231PS  Y0, Y6, Y1
@@ -13752,32 +13800,32 @@ tile326:
 	VPADDD       Y13, Y0, Y0
 	VPMADDWD     Y11, Y12, Y12
 	VPADDD       Y12, Y1, Y1
-	VPBROADCASTD 128(R14), Y12
+	VPBROADCASTD 192(R14), Y12
 	VPMADDWD     Y8, Y12, Y13
 	VPADDD       Y13, Y2, Y2
 	VPMADDWD     Y10, Y12, Y12
 	VPADDD       Y12, Y3, Y3
-	VPBROADCASTD 132(R14), Y12
+	VPBROADCASTD 196(R14), Y12
 	VPMADDWD     Y9, Y12, Y13
 	VPADDD       Y13, Y2, Y2
 	VPMADDWD     Y11, Y12, Y12
 	VPADDD       Y12, Y3, Y3
-	VPBROADCASTD 256(R14), Y12
-	VPMADDWD     Y8, Y12, Y13
-	VPADDD       Y13, Y4, Y4
-	VPMADDWD     Y10, Y12, Y12
-	VPADDD       Y12, Y5, Y5
-	VPBROADCASTD 260(R14), Y12
-	VPMADDWD     Y9, Y12, Y13
-	VPADDD       Y13, Y4, Y4
-	VPMADDWD     Y11, Y12, Y12
-	VPADDD       Y12, Y5, Y5
 	VPBROADCASTD 384(R14), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y10, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VPBROADCASTD 388(R14), Y12
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VPBROADCASTD 576(R14), Y12
 	VPMADDWD     Y8, Y12, Y8
 	VPADDD       Y8, Y6, Y6
 	VPMADDWD     Y10, Y12, Y8
 	VPADDD       Y8, Y7, Y7
-	VPBROADCASTD 388(R14), Y8
+	VPBROADCASTD 580(R14), Y8
 	VPMADDWD     Y9, Y8, Y9
 	VPADDD       Y9, Y6, Y6
 	VPMADDWD     Y11, Y8, Y8
@@ -13800,32 +13848,32 @@ tile326:
 	VPADDD       Y13, Y0, Y0
 	VPMADDWD     Y11, Y12, Y12
 	VPADDD       Y12, Y1, Y1
-	VPBROADCASTD 144(R14), Y12
+	VPBROADCASTD 208(R14), Y12
 	VPMADDWD     Y8, Y12, Y13
 	VPADDD       Y13, Y2, Y2
 	VPMADDWD     Y10, Y12, Y12
 	VPADDD       Y12, Y3, Y3
-	VPBROADCASTD 148(R14), Y12
+	VPBROADCASTD 212(R14), Y12
 	VPMADDWD     Y9, Y12, Y13
 	VPADDD       Y13, Y2, Y2
 	VPMADDWD     Y11, Y12, Y12
 	VPADDD       Y12, Y3, Y3
-	VPBROADCASTD 272(R14), Y12
-	VPMADDWD     Y8, Y12, Y13
-	VPADDD       Y13, Y4, Y4
-	VPMADDWD     Y10, Y12, Y12
-	VPADDD       Y12, Y5, Y5
-	VPBROADCASTD 276(R14), Y12
-	VPMADDWD     Y9, Y12, Y13
-	VPADDD       Y13, Y4, Y4
-	VPMADDWD     Y11, Y12, Y12
-	VPADDD       Y12, Y5, Y5
 	VPBROADCASTD 400(R14), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y10, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VPBROADCASTD 404(R14), Y12
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VPBROADCASTD 592(R14), Y12
 	VPMADDWD     Y8, Y12, Y8
 	VPADDD       Y8, Y6, Y6
 	VPMADDWD     Y10, Y12, Y8
 	VPADDD       Y8, Y7, Y7
-	VPBROADCASTD 404(R14), Y8
+	VPBROADCASTD 596(R14), Y8
 	VPMADDWD     Y9, Y8, Y9
 	VPADDD       Y9, Y6, Y6
 	VPMADDWD     Y11, Y8, Y8
@@ -13848,32 +13896,32 @@ tile326:
 	VPADDD       Y13, Y0, Y0
 	VPMADDWD     Y11, Y12, Y12
 	VPADDD       Y12, Y1, Y1
-	VPBROADCASTD 136(R14), Y12
+	VPBROADCASTD 200(R14), Y12
 	VPMADDWD     Y8, Y12, Y13
 	VPADDD       Y13, Y2, Y2
 	VPMADDWD     Y10, Y12, Y12
 	VPADDD       Y12, Y3, Y3
-	VPBROADCASTD 140(R14), Y12
+	VPBROADCASTD 204(R14), Y12
 	VPMADDWD     Y9, Y12, Y13
 	VPADDD       Y13, Y2, Y2
 	VPMADDWD     Y11, Y12, Y12
 	VPADDD       Y12, Y3, Y3
-	VPBROADCASTD 264(R14), Y12
-	VPMADDWD     Y8, Y12, Y13
-	VPADDD       Y13, Y4, Y4
-	VPMADDWD     Y10, Y12, Y12
-	VPADDD       Y12, Y5, Y5
-	VPBROADCASTD 268(R14), Y12
-	VPMADDWD     Y9, Y12, Y13
-	VPADDD       Y13, Y4, Y4
-	VPMADDWD     Y11, Y12, Y12
-	VPADDD       Y12, Y5, Y5
 	VPBROADCASTD 392(R14), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y10, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VPBROADCASTD 396(R14), Y12
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VPBROADCASTD 584(R14), Y12
 	VPMADDWD     Y8, Y12, Y8
 	VPADDD       Y8, Y6, Y6
 	VPMADDWD     Y10, Y12, Y8
 	VPADDD       Y8, Y7, Y7
-	VPBROADCASTD 396(R14), Y8
+	VPBROADCASTD 588(R14), Y8
 	VPMADDWD     Y9, Y8, Y9
 	VPADDD       Y9, Y6, Y6
 	VPMADDWD     Y11, Y8, Y8
@@ -13896,32 +13944,32 @@ tile326:
 	VPADDD       Y13, Y0, Y0
 	VPMADDWD     Y11, Y12, Y12
 	VPADDD       Y12, Y1, Y1
-	VPBROADCASTD 152(R14), Y12
+	VPBROADCASTD 216(R14), Y12
 	VPMADDWD     Y8, Y12, Y13
 	VPADDD       Y13, Y2, Y2
 	VPMADDWD     Y10, Y12, Y12
 	VPADDD       Y12, Y3, Y3
-	VPBROADCASTD 156(R14), Y12
+	VPBROADCASTD 220(R14), Y12
 	VPMADDWD     Y9, Y12, Y13
 	VPADDD       Y13, Y2, Y2
 	VPMADDWD     Y11, Y12, Y12
 	VPADDD       Y12, Y3, Y3
-	VPBROADCASTD 280(R14), Y12
-	VPMADDWD     Y8, Y12, Y13
-	VPADDD       Y13, Y4, Y4
-	VPMADDWD     Y10, Y12, Y12
-	VPADDD       Y12, Y5, Y5
-	VPBROADCASTD 284(R14), Y12
-	VPMADDWD     Y9, Y12, Y13
-	VPADDD       Y13, Y4, Y4
-	VPMADDWD     Y11, Y12, Y12
-	VPADDD       Y12, Y5, Y5
 	VPBROADCASTD 408(R14), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y10, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VPBROADCASTD 412(R14), Y12
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y11, Y12, Y12
+	VPADDD       Y12, Y5, Y5
+	VPBROADCASTD 600(R14), Y12
 	VPMADDWD     Y8, Y12, Y8
 	VPADDD       Y8, Y6, Y6
 	VPMADDWD     Y10, Y12, Y8
 	VPADDD       Y8, Y7, Y7
-	VPBROADCASTD 412(R14), Y8
+	VPBROADCASTD 604(R14), Y8
 	VPMADDWD     Y9, Y8, Y9
 	VPADDD       Y9, Y6, Y6
 	VPMADDWD     Y11, Y8, Y8
@@ -13941,7 +13989,7 @@ tile326:
 	JL           tile326
 	MOVQ         96(AX), R13
 	MOVQ         BX, R12
-	VBROADCASTSS 512(SI), Y8
+	VBROADCASTSS 128(SI), Y8
 	VCVTDQ2PS    Y0, Y0
 	VMOVUPS      (R12), Y9
 	VFMADD231PS  Y8, Y0, Y9
@@ -13951,7 +13999,7 @@ tile326:
 	VFMADD231PS  Y8, Y1, Y0
 	VMOVUPS      Y0, 32(R12)
 	LEAQ         (R12)(R13*4), R12
-	VBROADCASTSS 516(SI), Y0
+	VBROADCASTSS 320(SI), Y0
 	VCVTDQ2PS    Y2, Y2
 	VMOVUPS      (R12), Y1
 	VFMADD231PS  Y0, Y2, Y1
@@ -13961,7 +14009,7 @@ tile326:
 	VFMADD231PS  Y0, Y3, Y1
 	VMOVUPS      Y1, 32(R12)
 	LEAQ         (R12)(R13*4), R12
-	VBROADCASTSS 520(SI), Y0
+	VBROADCASTSS 512(SI), Y0
 	VCVTDQ2PS    Y4, Y4
 	VMOVUPS      (R12), Y1
 	VFMADD231PS  Y0, Y4, Y1
@@ -13971,7 +14019,7 @@ tile326:
 	VFMADD231PS  Y0, Y5, Y1
 	VMOVUPS      Y1, 32(R12)
 	LEAQ         (R12)(R13*4), R12
-	VBROADCASTSS 524(SI), Y0
+	VBROADCASTSS 704(SI), Y0
 	VCVTDQ2PS    Y6, Y6
 	VMOVUPS      (R12), Y1
 	VFMADD231PS  Y0, Y6, Y1
@@ -13984,7 +14032,7 @@ tile326:
 	ADDQ         $0x00000040, BX
 	ADDQ         $0x00000040, R8
 	ADDQ         $0x00000180, R8
-	ADDQ         $0x00000240, SI
+	ADDQ         $0x00000300, SI
 	SUBQ         $0x20, DI
 	JNZ          block324
 	ADDQ         $0x20, CX

@@ -139,10 +139,10 @@ dims2:
 cap4:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+100(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+96(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+104(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+108(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -153,18 +153,18 @@ cap4:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+88(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+88(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+112(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+116(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+120(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+124(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+128(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -656,18 +656,23 @@ DATA foldConst_avx512<>+52(SB)/4, $0x0d800000
 DATA foldConst_avx512<>+56(SB)/4, $0x33800000
 DATA foldConst_avx512<>+60(SB)/4, $0x477fff00
 DATA foldConst_avx512<>+64(SB)/4, $0x37800080
-DATA foldConst_avx512<>+68(SB)/4, $0x3f800000
-DATA foldConst_avx512<>+72(SB)/4, $0x40000000
-DATA foldConst_avx512<>+76(SB)/4, $0x80000000
-DATA foldConst_avx512<>+80(SB)/4, $0x7fffffff
-DATA foldConst_avx512<>+84(SB)/4, $0x3f200000
-DATA foldConst_avx512<>+88(SB)/4, $0x41a00000
-DATA foldConst_avx512<>+92(SB)/4, $0xbbbaf0e9
-DATA foldConst_avx512<>+96(SB)/4, $0x3ca9134e
-DATA foldConst_avx512<>+100(SB)/4, $0xbd5c1e2d
-DATA foldConst_avx512<>+104(SB)/4, $0x3e088393
-DATA foldConst_avx512<>+108(SB)/4, $0xbeaaaa99
-GLOBL foldConst_avx512<>(SB), RODATA|NOPTR, $112
+DATA foldConst_avx512<>+68(SB)/4, $0x4b000000
+DATA foldConst_avx512<>+72(SB)/4, $0x0c080400
+DATA foldConst_avx512<>+76(SB)/4, $0x0e0a0602
+DATA foldConst_avx512<>+80(SB)/4, $0x0d090501
+DATA foldConst_avx512<>+84(SB)/4, $0x0f0b0703
+DATA foldConst_avx512<>+88(SB)/4, $0x3f800000
+DATA foldConst_avx512<>+92(SB)/4, $0x40000000
+DATA foldConst_avx512<>+96(SB)/4, $0x80000000
+DATA foldConst_avx512<>+100(SB)/4, $0x7fffffff
+DATA foldConst_avx512<>+104(SB)/4, $0x3f200000
+DATA foldConst_avx512<>+108(SB)/4, $0x41a00000
+DATA foldConst_avx512<>+112(SB)/4, $0xbbbaf0e9
+DATA foldConst_avx512<>+116(SB)/4, $0x3ca9134e
+DATA foldConst_avx512<>+120(SB)/4, $0xbd5c1e2d
+DATA foldConst_avx512<>+124(SB)/4, $0x3e088393
+DATA foldConst_avx512<>+128(SB)/4, $0xbeaaaa99
+GLOBL foldConst_avx512<>(SB), RODATA|NOPTR, $132
 
 // func foldF16R2AVX512(args *byte)
 // Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
@@ -844,10 +849,10 @@ dims29:
 cap31:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+100(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+96(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+104(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+108(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -858,18 +863,18 @@ cap31:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+88(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+88(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+112(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+116(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+120(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+124(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+128(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -1630,10 +1635,10 @@ dims56:
 cap58:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+100(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+96(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+104(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+108(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -1644,18 +1649,18 @@ cap58:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+88(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+88(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+112(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+116(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+120(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+124(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+128(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -2439,10 +2444,10 @@ dims83:
 cap85:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+100(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+96(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+104(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+108(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -2453,18 +2458,18 @@ cap85:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+88(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+88(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+112(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+116(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+120(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+124(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+128(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -3170,10 +3175,10 @@ dims106:
 cap108:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+100(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+96(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+104(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+108(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -3184,18 +3189,18 @@ cap108:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+88(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+88(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+112(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+116(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+120(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+124(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+128(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -3969,10 +3974,10 @@ dims129:
 cap131:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+100(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+96(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+104(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+108(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -3983,18 +3988,18 @@ cap131:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+88(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+88(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+112(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+116(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+120(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+124(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+128(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -4764,10 +4769,10 @@ dims152:
 cap154:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+100(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+96(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+104(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+108(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -4778,18 +4783,18 @@ cap154:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+88(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+88(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+112(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+116(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+120(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+124(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+128(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -5486,10 +5491,10 @@ dims179:
 cap181:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+100(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+96(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+104(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+108(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -5500,18 +5505,18 @@ cap181:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+88(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+88(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+112(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+116(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+120(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+124(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+128(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -6319,10 +6324,10 @@ dims206:
 cap208:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+100(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+96(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+104(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+108(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -6333,18 +6338,18 @@ cap208:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+88(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+88(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+112(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+116(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+120(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+124(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+128(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -7159,10 +7164,10 @@ dims233:
 cap235:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+100(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+96(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+104(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+108(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -7173,18 +7178,18 @@ cap235:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+88(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+88(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+112(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+116(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+120(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+124(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+128(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -7913,10 +7918,10 @@ dims256:
 cap258:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+100(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+96(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+104(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+108(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -7927,18 +7932,18 @@ cap258:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+88(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+88(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+112(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+116(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+120(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+124(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+128(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -8735,10 +8740,10 @@ dims279:
 cap281:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+100(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+96(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+104(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+108(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -8749,18 +8754,18 @@ cap281:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+88(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+88(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+112(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+116(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+120(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+124(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+128(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -9521,10 +9526,10 @@ dims302:
 cap304:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+100(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+96(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+104(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+108(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -9535,18 +9540,18 @@ cap304:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+88(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+88(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+112(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+116(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+120(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+124(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+128(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -10219,10 +10224,10 @@ dims329:
 cap331:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+100(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+96(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+104(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+108(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -10233,18 +10238,18 @@ cap331:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+88(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+88(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+112(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+116(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+120(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+124(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+128(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -11028,10 +11033,10 @@ dims356:
 cap358:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+100(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+96(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+104(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+108(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -11042,18 +11047,18 @@ cap358:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+88(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+88(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+112(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+116(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+120(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+124(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+128(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -11852,10 +11857,10 @@ dims383:
 cap385:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+100(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+96(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+104(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+108(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -11866,18 +11871,18 @@ cap385:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+88(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+88(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+112(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+116(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+120(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+124(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+128(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -12594,10 +12599,10 @@ dims406:
 cap408:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+100(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+96(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+104(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+108(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -12608,18 +12613,18 @@ cap408:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+88(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+88(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+112(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+116(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+120(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+124(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+128(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -13404,10 +13409,10 @@ dims429:
 cap431:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+100(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+96(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+104(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+108(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -13418,18 +13423,18 @@ cap431:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+88(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+88(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+112(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+116(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+120(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+124(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+128(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -14036,7 +14041,7 @@ narrower447:
 	RET
 
 // func foldQ8R1AVX512(args *byte)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, CMOV, MMX+
+// Requires: AVX, AVX2, AVX512BW, AVX512DQ, AVX512F, AVX512VL, AVX512_VNNI, CMOV, F16C, MMX+
 TEXT ·foldQ8R1AVX512(SB), NOSPLIT, $0-8
 	MOVQ args+0(FP), AX
 	MOVQ 8(AX), CX
@@ -14063,73 +14068,75 @@ tile452:
 	MOVQ   32(AX), R11
 	MOVQ   96(AX), R12
 	LEAQ   (R8)(BX*1), R10
+	ADDQ   $0x04, R11
 	VPXORD Z0, Z0, Z0
 
 block453:
-	VPXORD           Z1, Z1, Z1
-	VPBROADCASTD     64(R11), Z2
-	PREFETCHT1       (R9)
-	VMOVDQU32        (R10), Z3
-	VPDPBUSD.BCST    (R11), Z3, Z1
-	VPDPBUSD.BCST    4(R11), Z3, Z2
-	PREFETCHT1       64(R9)
-	VMOVDQU32        64(R10), Z3
-	VPDPBUSD.BCST    8(R11), Z3, Z1
-	VPDPBUSD.BCST    12(R11), Z3, Z2
-	PREFETCHT1       128(R9)
-	VMOVDQU32        128(R10), Z3
-	VPDPBUSD.BCST    16(R11), Z3, Z1
-	VPDPBUSD.BCST    20(R11), Z3, Z2
-	PREFETCHT1       192(R9)
-	VMOVDQU32        192(R10), Z3
-	VPDPBUSD.BCST    24(R11), Z3, Z1
-	VPDPBUSD.BCST    28(R11), Z3, Z2
-	PREFETCHT1       256(R9)
-	VMOVDQU32        256(R10), Z3
-	VPDPBUSD.BCST    32(R11), Z3, Z1
-	VPDPBUSD.BCST    36(R11), Z3, Z2
-	PREFETCHT1       320(R9)
-	VMOVDQU32        320(R10), Z3
-	VPDPBUSD.BCST    40(R11), Z3, Z1
-	VPDPBUSD.BCST    44(R11), Z3, Z2
-	PREFETCHT1       384(R9)
-	VMOVDQU32        384(R10), Z3
-	VPDPBUSD.BCST    48(R11), Z3, Z1
-	VPDPBUSD.BCST    52(R11), Z3, Z2
-	PREFETCHT1       448(R9)
-	VMOVDQU32        448(R10), Z3
-	VPDPBUSD.BCST    56(R11), Z3, Z1
-	VPDPBUSD.BCST    60(R11), Z3, Z2
-	VCVTPH2PS        (R8), Z3
-	VPSLLD           $0x08, Z1, Z1
-	VPADDD           Z2, Z1, Z1
-	VCVTDQ2PS        Z1, Z1
-	VMULPS           Z3, Z1, Z1
-	VFMADD231PS.BCST 68(R11), Z1, Z0
-	ADDQ             $0x20, R8
-	ADDQ             $0x00000200, R10
-	PREFETCHT1       512(R9)
-	ADDQ             $0x00000220, R9
-	ADDQ             $0x00000048, R11
-	SUBQ             $0x20, R12
-	JNZ              block453
-	VMOVUPS          Z0, (DI)
-	ADDQ             $0x40, DI
-	INCQ             SI
-	CMPQ             SI, $0x04
-	JL               tile452
-	CMPL             112(AX), $0x00
-	JE               uncapped454
-	MOVQ             64(AX), BX
-	MOVQ             $0x00000004, SI
+	VPXORD        Z1, Z1, Z1
+	VPBROADCASTD  64(R11), Z2
+	PREFETCHT1    (R9)
+	VMOVDQU32     (R10), Z3
+	VPDPBUSD.BCST (R11), Z3, Z1
+	VPDPBUSD.BCST 4(R11), Z3, Z2
+	PREFETCHT1    64(R9)
+	VMOVDQU32     64(R10), Z3
+	VPDPBUSD.BCST 8(R11), Z3, Z1
+	VPDPBUSD.BCST 12(R11), Z3, Z2
+	PREFETCHT1    128(R9)
+	VMOVDQU32     128(R10), Z3
+	VPDPBUSD.BCST 16(R11), Z3, Z1
+	VPDPBUSD.BCST 20(R11), Z3, Z2
+	PREFETCHT1    192(R9)
+	VMOVDQU32     192(R10), Z3
+	VPDPBUSD.BCST 24(R11), Z3, Z1
+	VPDPBUSD.BCST 28(R11), Z3, Z2
+	PREFETCHT1    256(R9)
+	VMOVDQU32     256(R10), Z3
+	VPDPBUSD.BCST 32(R11), Z3, Z1
+	VPDPBUSD.BCST 36(R11), Z3, Z2
+	PREFETCHT1    320(R9)
+	VMOVDQU32     320(R10), Z3
+	VPDPBUSD.BCST 40(R11), Z3, Z1
+	VPDPBUSD.BCST 44(R11), Z3, Z2
+	PREFETCHT1    384(R9)
+	VMOVDQU32     384(R10), Z3
+	VPDPBUSD.BCST 48(R11), Z3, Z1
+	VPDPBUSD.BCST 52(R11), Z3, Z2
+	PREFETCHT1    448(R9)
+	VMOVDQU32     448(R10), Z3
+	VPDPBUSD.BCST 56(R11), Z3, Z1
+	VPDPBUSD.BCST 60(R11), Z3, Z2
+	VCVTPH2PS     (R8), Z3
+	VPSLLD        $0x08, Z1, Z1
+	VPADDD        Z2, Z1, Z1
+	VCVTDQ2PS     Z1, Z1
+	VFMADD231PS   Z3, Z1, Z0
+	ADDQ          $0x20, R8
+	ADDQ          $0x00000200, R10
+	PREFETCHT1    512(R9)
+	ADDQ          $0x00000220, R9
+	ADDQ          $0x00000044, R11
+	SUBQ          $0x20, R12
+	JNZ           block453
+	MOVQ          32(AX), R11
+	VMULPS.BCST   (R11), Z0, Z0
+	VMOVUPS       Z0, (DI)
+	ADDQ          $0x40, DI
+	INCQ          SI
+	CMPQ          SI, $0x04
+	JL            tile452
+	CMPL          112(AX), $0x00
+	JE            uncapped454
+	MOVQ          64(AX), BX
+	MOVQ          $0x00000004, SI
 
 cap455:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+100(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+96(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+104(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+108(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -14140,18 +14147,18 @@ cap455:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+88(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+88(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+112(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+116(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+120(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+124(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+128(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -14310,118 +14317,125 @@ weights458:
 	VMOVUPS          Z1, (SI)
 
 next459:
-	ADDQ         $0x04, BX
-	ADDQ         $0x40, SI
-	ADDQ         $0x00000100, R8
-	ADDQ         R9, DI
-	DECQ         R10
-	JNZ          row457
-	MOVQ         64(AX), BX
-	VMOVUPS      (BX), Z0
-	VMOVUPS      64(BX), Z1
-	VMOVUPS      128(BX), Z2
-	VMOVUPS      192(BX), Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+52(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+60(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMOVUPS      Z0, (BX)
-	VMULPS       Z5, Z1, Z1
-	VMOVUPS      Z1, 64(BX)
-	VMULPS       Z5, Z2, Z2
-	VMOVUPS      Z2, 128(BX)
-	VMULPS       Z5, Z3, Z3
-	VMOVUPS      Z3, 192(BX)
-	VMULSS       foldConst_avx512<>+64(SB), X4, X4
-	VMOVSS       X4, 416(BX)
-	MOVQ         72(AX), BX
-	TESTQ        BX, BX
-	JNZ          masked462
-	MOVL         $0x0000ffff, BX
-	KMOVW        BX, K1
-	MOVQ         (AX), BX
-	MOVQ         (CX), SI
-	ADDQ         BX, SI
-	MOVQ         8(CX), DI
-	ADDQ         BX, DI
-	MOVQ         16(CX), R8
-	ADDQ         BX, R8
-	MOVQ         24(CX), R9
-	ADDQ         BX, R9
-	MOVQ         104(AX), BX
-	MOVQ         64(AX), R10
-	MOVQ         96(AX), R11
-	ADDQ         $0x00000100, R10
-	ADDQ         BX, SI
-	ADDQ         BX, DI
-	ADDQ         BX, R8
-	ADDQ         BX, R9
+	ADDQ            $0x04, BX
+	ADDQ            $0x40, SI
+	ADDQ            $0x00000100, R8
+	ADDQ            R9, DI
+	DECQ            R10
+	JNZ             row457
+	MOVQ            64(AX), BX
+	VMOVUPS         (BX), Z0
+	VMOVUPS         64(BX), Z1
+	VMOVUPS         128(BX), Z2
+	VMOVUPS         192(BX), Z3
+	VPMAXUD         Z0, Z1, Z4
+	VPMAXUD         Z2, Z3, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VSHUFF32X4      $0x4e, Z4, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VSHUFF32X4      $0xb1, Z4, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPERMILPS       $0x4e, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPERMILPS       $0xb1, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPMAXUD.BCST    foldConst_avx512<>+52(SB), Z4, Z4
+	VMOVSS          foldConst_avx512<>+60(SB), X5
+	VDIVSS          X4, X5, X5
+	VBROADCASTSS    X5, Z5
+	VMULPS          Z5, Z0, Z0
+	VMOVUPS         Z0, (BX)
+	VMULPS          Z5, Z1, Z1
+	VMOVUPS         Z1, 64(BX)
+	VMULPS          Z5, Z2, Z2
+	VMOVUPS         Z2, 128(BX)
+	VMULPS          Z5, Z3, Z3
+	VMOVUPS         Z3, 192(BX)
+	VMULSS          foldConst_avx512<>+64(SB), X4, X4
+	VMOVSS          X4, 388(BX)
+	MOVQ            72(AX), BX
+	MOVL            $0xaaaaaaaa, SI
+	KMOVD           SI, K2
+	VBROADCASTI32X4 foldConst_avx512<>+72(SB), Z0
+	TESTQ           BX, BX
+	JNZ             masked462
+	MOVL            $0x0000ffff, SI
+	KMOVW           SI, K1
+	MOVQ            (AX), BX
+	MOVQ            (CX), SI
+	ADDQ            BX, SI
+	MOVQ            8(CX), DI
+	ADDQ            BX, DI
+	MOVQ            16(CX), R8
+	ADDQ            BX, R8
+	MOVQ            24(CX), R9
+	ADDQ            BX, R9
+	MOVQ            104(AX), BX
+	MOVQ            64(AX), R10
+	MOVQ            96(AX), R11
+	ADDQ            $0x00000100, R10
+	ADDQ            BX, SI
+	ADDQ            BX, DI
+	ADDQ            BX, R8
+	ADDQ            BX, R9
 
 block464:
-	VCVTPH2PS.Z  (SI), K1, Z0
-	VCVTPH2PS.Z  (DI), K1, Z1
-	VCVTPH2PS.Z  (R8), K1, Z2
-	VCVTPH2PS.Z  (R9), K1, Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+68(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMULPS       Z5, Z1, Z1
-	VMULPS       Z5, Z2, Z2
-	VMULPS       Z5, Z3, Z3
-	MOVQ         64(AX), BX
-	VMULPS       (BX), Z0, Z0
-	VCVTPS2DQ    Z0, Z0
-	VMULPS       64(BX), Z1, Z1
-	VCVTPS2DQ    Z1, Z1
-	VPACKUSDW    Z1, Z0, Z0
-	VMULPS       128(BX), Z2, Z1
-	VCVTPS2DQ    Z1, Z1
-	VMULPS       192(BX), Z3, Z2
-	VCVTPS2DQ    Z2, Z2
-	VPACKUSDW    Z2, Z1, Z1
-	VPSRLW       $0x08, Z0, Z2
-	VPSRLW       $0x08, Z1, Z3
-	VPACKUSWB    Z3, Z2, Z2
-	VMOVDQU32    Z2, (R10)
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
-	VPACKUSWB    Z1, Z0, Z3
-	VMOVDQU32    Z3, 64(R10)
-	VMULSS       416(BX), X4, X0
-	VMOVSS       X0, 128(R10)
-	ADDQ         $0x20, SI
-	ADDQ         $0x20, DI
-	ADDQ         $0x20, R8
-	ADDQ         $0x20, R9
-	ADDQ         $0x000000c0, R10
-	SUBQ         $0x20, R11
-	JNZ          block464
-	JMP          quantised463
+	VCVTPH2PS.Z      (SI), K1, Z3
+	VMOVDQU16.Z      (SI), K1, Y1
+	VCVTPH2PS.Z      (DI), K1, Z4
+	VMOVDQU16.Z      (DI), K1, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R8), K1, Z5
+	VMOVDQU16.Z      (R8), K1, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R9), K1, Z6
+	VMOVDQU16.Z      (R9), K1, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VEXTRACTI128     $0x01, Y1, X2
+	VPMAXUW          X1, X2, X2
+	VPCMPEQD         X1, X1, X1
+	VPXOR            X1, X2, X2
+	VPHMINPOSUW      X2, X2
+	VPXOR            X1, X2, X2
+	VCVTPH2PS        X2, X2
+	VMOVSS           foldConst_avx512<>+56(SB), X1
+	VMAXSS           X2, X1, X2
+	VMOVSS           foldConst_avx512<>+88(SB), X1
+	VDIVSS           X2, X1, X1
+	VBROADCASTSS     X1, Z1
+	VMULPS           Z1, Z3, Z3
+	VMULPS           Z1, Z4, Z4
+	VMULPS           Z1, Z5, Z5
+	VMULPS           Z1, Z6, Z6
+	MOVQ             64(AX), BX
+	VMOVUPS          (BX), Z1
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z3, Z1
+	VMOVUPS          64(BX), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z4, Z3
+	VMOVUPS          128(BX), Z4
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z5, Z4
+	VMOVUPS          192(BX), Z5
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z6, Z5
+	VPSLLD           $0x10, Z3, Z3
+	VPBLENDMW        Z3, Z1, K2, Z1
+	VPSHUFB          Z0, Z1, Z1
+	VPSLLD           $0x10, Z5, Z5
+	VPBLENDMW        Z5, Z4, K2, Z4
+	VPSHUFB          Z0, Z4, Z4
+	VPUNPCKLQDQ      Z4, Z1, Z3
+	VPUNPCKHQDQ      Z4, Z1, Z1
+	VMOVDQU32        Z3, (R10)
+	VMOVDQU32        Z1, 64(R10)
+	VMULSS           388(BX), X2, X1
+	VMOVSS           X1, 128(R10)
+	ADDQ             $0x20, SI
+	ADDQ             $0x20, DI
+	ADDQ             $0x20, R8
+	ADDQ             $0x20, R9
+	ADDQ             $0x000000c0, R10
+	SUBQ             $0x20, R11
+	JNZ              block464
+	JMP              quantised463
 
 masked462:
 	MOVQ (AX), BX
@@ -14443,67 +14457,71 @@ masked462:
 	ADDQ BX, R9
 
 block465:
-	MOVQ         72(AX), BX
-	MOVQ         (BX), BX
-	KMOVW        BX, K1
-	SHRQ         $0x10, BX
-	KMOVW        BX, K2
-	SHRQ         $0x10, BX
-	KMOVW        BX, K3
-	SHRQ         $0x10, BX
-	KMOVW        BX, K4
-	SHRQ         $0x10, BX
-	VCVTPH2PS.Z  (SI), K1, Z0
-	VCVTPH2PS.Z  (DI), K2, Z1
-	VCVTPH2PS.Z  (R8), K3, Z2
-	VCVTPH2PS.Z  (R9), K4, Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+68(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMULPS       Z5, Z1, Z1
-	VMULPS       Z5, Z2, Z2
-	VMULPS       Z5, Z3, Z3
-	MOVQ         64(AX), BX
-	VMULPS       (BX), Z0, Z0
-	VCVTPS2DQ    Z0, Z0
-	VMULPS       64(BX), Z1, Z1
-	VCVTPS2DQ    Z1, Z1
-	VPACKUSDW    Z1, Z0, Z0
-	VMULPS       128(BX), Z2, Z1
-	VCVTPS2DQ    Z1, Z1
-	VMULPS       192(BX), Z3, Z2
-	VCVTPS2DQ    Z2, Z2
-	VPACKUSDW    Z2, Z1, Z1
-	VPSRLW       $0x08, Z0, Z2
-	VPSRLW       $0x08, Z1, Z3
-	VPACKUSWB    Z3, Z2, Z2
-	VMOVDQU32    Z2, (R10)
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
-	VPACKUSWB    Z1, Z0, Z3
-	VMOVDQU32    Z3, 64(R10)
-	VMULSS       416(BX), X4, X0
-	VMOVSS       X0, 128(R10)
-	ADDQ         $0x20, SI
-	ADDQ         $0x20, DI
-	ADDQ         $0x20, R8
-	ADDQ         $0x20, R9
-	ADDQ         $0x000000c0, R10
-	SUBQ         $0x20, R11
-	JNZ          block465
+	MOVQ             72(AX), BX
+	MOVQ             (BX), BX
+	KMOVW            BX, K1
+	SHRQ             $0x10, BX
+	KMOVW            BX, K3
+	SHRQ             $0x10, BX
+	KMOVW            BX, K4
+	SHRQ             $0x10, BX
+	KMOVW            BX, K5
+	SHRQ             $0x10, BX
+	VCVTPH2PS.Z      (SI), K1, Z3
+	VMOVDQU16.Z      (SI), K1, Y1
+	VCVTPH2PS.Z      (DI), K3, Z4
+	VMOVDQU16.Z      (DI), K3, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R8), K4, Z5
+	VMOVDQU16.Z      (R8), K4, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R9), K5, Z6
+	VMOVDQU16.Z      (R9), K5, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VEXTRACTI128     $0x01, Y1, X2
+	VPMAXUW          X1, X2, X2
+	VPCMPEQD         X1, X1, X1
+	VPXOR            X1, X2, X2
+	VPHMINPOSUW      X2, X2
+	VPXOR            X1, X2, X2
+	VCVTPH2PS        X2, X2
+	VMOVSS           foldConst_avx512<>+56(SB), X1
+	VMAXSS           X2, X1, X2
+	VMOVSS           foldConst_avx512<>+88(SB), X1
+	VDIVSS           X2, X1, X1
+	VBROADCASTSS     X1, Z1
+	VMULPS           Z1, Z3, Z3
+	VMULPS           Z1, Z4, Z4
+	VMULPS           Z1, Z5, Z5
+	VMULPS           Z1, Z6, Z6
+	MOVQ             64(AX), BX
+	VMOVUPS          (BX), Z1
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z3, Z1
+	VMOVUPS          64(BX), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z4, Z3
+	VMOVUPS          128(BX), Z4
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z5, Z4
+	VMOVUPS          192(BX), Z5
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z6, Z5
+	VPSLLD           $0x10, Z3, Z3
+	VPBLENDMW        Z3, Z1, K2, Z1
+	VPSHUFB          Z0, Z1, Z1
+	VPSLLD           $0x10, Z5, Z5
+	VPBLENDMW        Z5, Z4, K2, Z4
+	VPSHUFB          Z0, Z4, Z4
+	VPUNPCKLQDQ      Z4, Z1, Z3
+	VPUNPCKHQDQ      Z4, Z1, Z1
+	VMOVDQU32        Z3, (R10)
+	VMOVDQU32        Z1, 64(R10)
+	VMULSS           388(BX), X2, X1
+	VMOVSS           X1, 128(R10)
+	ADDQ             $0x20, SI
+	ADDQ             $0x20, DI
+	ADDQ             $0x20, R8
+	ADDQ             $0x20, R9
+	ADDQ             $0x000000c0, R10
+	SUBQ             $0x20, R11
+	JNZ              block465
 
 quantised463:
 	MOVQ 56(AX), BX
@@ -14586,17 +14604,17 @@ tile467:
 	JL               tile467
 	MOVQ             96(AX), R13
 	MOVQ             BX, R12
-	VPSLLD           $0x08, Z0, Z0
-	VPADDD           Z2, Z0, Z0
-	VCVTDQ2PS        Z0, Z0
-	VMOVUPS          (R12), Z2
-	VFMADD231PS.BCST 128(SI), Z0, Z2
-	VMOVUPS          Z2, (R12)
-	VPSLLD           $0x08, Z1, Z1
-	VPADDD           Z3, Z1, Z1
-	VCVTDQ2PS        Z1, Z1
+	VPSLLD           $0x08, Z2, Z2
+	VPADDD           Z0, Z2, Z2
+	VCVTDQ2PS        Z2, Z2
+	VMOVUPS          (R12), Z0
+	VFMADD231PS.BCST 128(SI), Z2, Z0
+	VMOVUPS          Z0, (R12)
+	VPSLLD           $0x08, Z3, Z3
+	VPADDD           Z1, Z3, Z3
+	VCVTDQ2PS        Z3, Z3
 	VMOVUPS          64(R12), Z0
-	VFMADD231PS.BCST 128(SI), Z1, Z0
+	VFMADD231PS.BCST 128(SI), Z3, Z0
 	VMOVUPS          Z0, 64(R12)
 	LEAQ             (R12)(R13*4), R12
 	ADDQ             $0x00000080, BX
@@ -14612,7 +14630,7 @@ tile467:
 	RET
 
 // func foldQ8R2AVX512(args *byte)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, CMOV, MMX+
+// Requires: AVX, AVX2, AVX512BW, AVX512DQ, AVX512F, AVX512VL, AVX512_VNNI, CMOV, F16C, MMX+
 TEXT ·foldQ8R2AVX512(SB), NOSPLIT, $0-8
 	MOVQ args+0(FP), AX
 	MOVQ 8(AX), CX
@@ -14639,98 +14657,100 @@ tile469:
 	MOVQ   32(AX), R11
 	MOVQ   96(AX), R12
 	LEAQ   (R8)(BX*1), R10
+	ADDQ   $0x08, R11
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 
 block470:
-	VPXORD           Z2, Z2, Z2
-	VPBROADCASTD     128(R11), Z3
-	VPXORD           Z4, Z4, Z4
-	VPBROADCASTD     132(R11), Z5
-	PREFETCHT1       (R9)
-	VMOVDQU32        (R10), Z6
-	VPDPBUSD.BCST    (R11), Z6, Z2
-	VPDPBUSD.BCST    4(R11), Z6, Z3
-	VPDPBUSD.BCST    8(R11), Z6, Z4
-	VPDPBUSD.BCST    12(R11), Z6, Z5
-	PREFETCHT1       64(R9)
-	VMOVDQU32        64(R10), Z6
-	VPDPBUSD.BCST    16(R11), Z6, Z2
-	VPDPBUSD.BCST    20(R11), Z6, Z3
-	VPDPBUSD.BCST    24(R11), Z6, Z4
-	VPDPBUSD.BCST    28(R11), Z6, Z5
-	PREFETCHT1       128(R9)
-	VMOVDQU32        128(R10), Z6
-	VPDPBUSD.BCST    32(R11), Z6, Z2
-	VPDPBUSD.BCST    36(R11), Z6, Z3
-	VPDPBUSD.BCST    40(R11), Z6, Z4
-	VPDPBUSD.BCST    44(R11), Z6, Z5
-	PREFETCHT1       192(R9)
-	VMOVDQU32        192(R10), Z6
-	VPDPBUSD.BCST    48(R11), Z6, Z2
-	VPDPBUSD.BCST    52(R11), Z6, Z3
-	VPDPBUSD.BCST    56(R11), Z6, Z4
-	VPDPBUSD.BCST    60(R11), Z6, Z5
-	PREFETCHT1       256(R9)
-	VMOVDQU32        256(R10), Z6
-	VPDPBUSD.BCST    64(R11), Z6, Z2
-	VPDPBUSD.BCST    68(R11), Z6, Z3
-	VPDPBUSD.BCST    72(R11), Z6, Z4
-	VPDPBUSD.BCST    76(R11), Z6, Z5
-	PREFETCHT1       320(R9)
-	VMOVDQU32        320(R10), Z6
-	VPDPBUSD.BCST    80(R11), Z6, Z2
-	VPDPBUSD.BCST    84(R11), Z6, Z3
-	VPDPBUSD.BCST    88(R11), Z6, Z4
-	VPDPBUSD.BCST    92(R11), Z6, Z5
-	PREFETCHT1       384(R9)
-	VMOVDQU32        384(R10), Z6
-	VPDPBUSD.BCST    96(R11), Z6, Z2
-	VPDPBUSD.BCST    100(R11), Z6, Z3
-	VPDPBUSD.BCST    104(R11), Z6, Z4
-	VPDPBUSD.BCST    108(R11), Z6, Z5
-	PREFETCHT1       448(R9)
-	VMOVDQU32        448(R10), Z6
-	VPDPBUSD.BCST    112(R11), Z6, Z2
-	VPDPBUSD.BCST    116(R11), Z6, Z3
-	VPDPBUSD.BCST    120(R11), Z6, Z4
-	VPDPBUSD.BCST    124(R11), Z6, Z5
-	VCVTPH2PS        (R8), Z6
-	VPSLLD           $0x08, Z2, Z2
-	VPADDD           Z3, Z2, Z2
-	VCVTDQ2PS        Z2, Z2
-	VMULPS           Z6, Z2, Z2
-	VFMADD231PS.BCST 136(R11), Z2, Z0
-	VPSLLD           $0x08, Z4, Z4
-	VPADDD           Z5, Z4, Z4
-	VCVTDQ2PS        Z4, Z4
-	VMULPS           Z6, Z4, Z4
-	VFMADD231PS.BCST 140(R11), Z4, Z1
-	ADDQ             $0x20, R8
-	ADDQ             $0x00000200, R10
-	PREFETCHT1       512(R9)
-	ADDQ             $0x00000220, R9
-	ADDQ             $0x00000090, R11
-	SUBQ             $0x20, R12
-	JNZ              block470
-	VMOVUPS          Z0, (DI)
-	VMOVUPS          Z1, 256(DI)
-	ADDQ             $0x40, DI
-	INCQ             SI
-	CMPQ             SI, $0x04
-	JL               tile469
-	CMPL             112(AX), $0x00
-	JE               uncapped471
-	MOVQ             64(AX), BX
-	MOVQ             $0x00000008, SI
+	VPXORD        Z2, Z2, Z2
+	VPBROADCASTD  128(R11), Z3
+	VPXORD        Z4, Z4, Z4
+	VPBROADCASTD  132(R11), Z5
+	PREFETCHT1    (R9)
+	VMOVDQU32     (R10), Z6
+	VPDPBUSD.BCST (R11), Z6, Z2
+	VPDPBUSD.BCST 4(R11), Z6, Z3
+	VPDPBUSD.BCST 8(R11), Z6, Z4
+	VPDPBUSD.BCST 12(R11), Z6, Z5
+	PREFETCHT1    64(R9)
+	VMOVDQU32     64(R10), Z6
+	VPDPBUSD.BCST 16(R11), Z6, Z2
+	VPDPBUSD.BCST 20(R11), Z6, Z3
+	VPDPBUSD.BCST 24(R11), Z6, Z4
+	VPDPBUSD.BCST 28(R11), Z6, Z5
+	PREFETCHT1    128(R9)
+	VMOVDQU32     128(R10), Z6
+	VPDPBUSD.BCST 32(R11), Z6, Z2
+	VPDPBUSD.BCST 36(R11), Z6, Z3
+	VPDPBUSD.BCST 40(R11), Z6, Z4
+	VPDPBUSD.BCST 44(R11), Z6, Z5
+	PREFETCHT1    192(R9)
+	VMOVDQU32     192(R10), Z6
+	VPDPBUSD.BCST 48(R11), Z6, Z2
+	VPDPBUSD.BCST 52(R11), Z6, Z3
+	VPDPBUSD.BCST 56(R11), Z6, Z4
+	VPDPBUSD.BCST 60(R11), Z6, Z5
+	PREFETCHT1    256(R9)
+	VMOVDQU32     256(R10), Z6
+	VPDPBUSD.BCST 64(R11), Z6, Z2
+	VPDPBUSD.BCST 68(R11), Z6, Z3
+	VPDPBUSD.BCST 72(R11), Z6, Z4
+	VPDPBUSD.BCST 76(R11), Z6, Z5
+	PREFETCHT1    320(R9)
+	VMOVDQU32     320(R10), Z6
+	VPDPBUSD.BCST 80(R11), Z6, Z2
+	VPDPBUSD.BCST 84(R11), Z6, Z3
+	VPDPBUSD.BCST 88(R11), Z6, Z4
+	VPDPBUSD.BCST 92(R11), Z6, Z5
+	PREFETCHT1    384(R9)
+	VMOVDQU32     384(R10), Z6
+	VPDPBUSD.BCST 96(R11), Z6, Z2
+	VPDPBUSD.BCST 100(R11), Z6, Z3
+	VPDPBUSD.BCST 104(R11), Z6, Z4
+	VPDPBUSD.BCST 108(R11), Z6, Z5
+	PREFETCHT1    448(R9)
+	VMOVDQU32     448(R10), Z6
+	VPDPBUSD.BCST 112(R11), Z6, Z2
+	VPDPBUSD.BCST 116(R11), Z6, Z3
+	VPDPBUSD.BCST 120(R11), Z6, Z4
+	VPDPBUSD.BCST 124(R11), Z6, Z5
+	VCVTPH2PS     (R8), Z6
+	VPSLLD        $0x08, Z2, Z2
+	VPADDD        Z3, Z2, Z2
+	VCVTDQ2PS     Z2, Z2
+	VFMADD231PS   Z6, Z2, Z0
+	VPSLLD        $0x08, Z4, Z4
+	VPADDD        Z5, Z4, Z4
+	VCVTDQ2PS     Z4, Z4
+	VFMADD231PS   Z6, Z4, Z1
+	ADDQ          $0x20, R8
+	ADDQ          $0x00000200, R10
+	PREFETCHT1    512(R9)
+	ADDQ          $0x00000220, R9
+	ADDQ          $0x00000088, R11
+	SUBQ          $0x20, R12
+	JNZ           block470
+	MOVQ          32(AX), R11
+	VMULPS.BCST   (R11), Z0, Z0
+	VMOVUPS       Z0, (DI)
+	VMULPS.BCST   4(R11), Z1, Z1
+	VMOVUPS       Z1, 256(DI)
+	ADDQ          $0x40, DI
+	INCQ          SI
+	CMPQ          SI, $0x04
+	JL            tile469
+	CMPL          112(AX), $0x00
+	JE            uncapped471
+	MOVQ          64(AX), BX
+	MOVQ          $0x00000008, SI
 
 cap472:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+100(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+96(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+104(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+108(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -14741,18 +14761,18 @@ cap472:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+88(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+88(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+112(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+116(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+120(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+124(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+128(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -14925,168 +14945,175 @@ weights475:
 	VMOVUPS          Z1, (SI)
 
 next476:
-	ADDQ         $0x04, BX
-	ADDQ         $0x40, SI
-	ADDQ         $0x00000100, R8
-	ADDQ         R9, DI
-	DECQ         R10
-	JNZ          row474
-	MOVQ         64(AX), BX
-	VMOVUPS      (BX), Z0
-	VMOVUPS      64(BX), Z1
-	VMOVUPS      128(BX), Z2
-	VMOVUPS      192(BX), Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+52(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+60(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMOVUPS      Z0, (BX)
-	VMULPS       Z5, Z1, Z1
-	VMOVUPS      Z1, 64(BX)
-	VMULPS       Z5, Z2, Z2
-	VMOVUPS      Z2, 128(BX)
-	VMULPS       Z5, Z3, Z3
-	VMOVUPS      Z3, 192(BX)
-	VMULSS       foldConst_avx512<>+64(SB), X4, X4
-	VMOVSS       X4, 800(BX)
-	VMOVUPS      256(BX), Z0
-	VMOVUPS      320(BX), Z1
-	VMOVUPS      384(BX), Z2
-	VMOVUPS      448(BX), Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+52(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+60(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMOVUPS      Z0, 256(BX)
-	VMULPS       Z5, Z1, Z1
-	VMOVUPS      Z1, 320(BX)
-	VMULPS       Z5, Z2, Z2
-	VMOVUPS      Z2, 384(BX)
-	VMULPS       Z5, Z3, Z3
-	VMOVUPS      Z3, 448(BX)
-	VMULSS       foldConst_avx512<>+64(SB), X4, X4
-	VMOVSS       X4, 804(BX)
-	MOVQ         72(AX), BX
-	TESTQ        BX, BX
-	JNZ          masked479
-	MOVL         $0x0000ffff, BX
-	KMOVW        BX, K1
-	MOVQ         (AX), BX
-	MOVQ         (CX), SI
-	ADDQ         BX, SI
-	MOVQ         8(CX), DI
-	ADDQ         BX, DI
-	MOVQ         16(CX), R8
-	ADDQ         BX, R8
-	MOVQ         24(CX), R9
-	ADDQ         BX, R9
-	MOVQ         104(AX), BX
-	MOVQ         64(AX), R10
-	MOVQ         96(AX), R11
-	ADDQ         $0x00000200, R10
-	ADDQ         BX, SI
-	ADDQ         BX, DI
-	ADDQ         BX, R8
-	ADDQ         BX, R9
+	ADDQ            $0x04, BX
+	ADDQ            $0x40, SI
+	ADDQ            $0x00000100, R8
+	ADDQ            R9, DI
+	DECQ            R10
+	JNZ             row474
+	MOVQ            64(AX), BX
+	VMOVUPS         (BX), Z0
+	VMOVUPS         64(BX), Z1
+	VMOVUPS         128(BX), Z2
+	VMOVUPS         192(BX), Z3
+	VPMAXUD         Z0, Z1, Z4
+	VPMAXUD         Z2, Z3, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VSHUFF32X4      $0x4e, Z4, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VSHUFF32X4      $0xb1, Z4, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPERMILPS       $0x4e, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPERMILPS       $0xb1, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPMAXUD.BCST    foldConst_avx512<>+52(SB), Z4, Z4
+	VMOVSS          foldConst_avx512<>+60(SB), X5
+	VDIVSS          X4, X5, X5
+	VBROADCASTSS    X5, Z5
+	VMULPS          Z5, Z0, Z0
+	VMOVUPS         Z0, (BX)
+	VMULPS          Z5, Z1, Z1
+	VMOVUPS         Z1, 64(BX)
+	VMULPS          Z5, Z2, Z2
+	VMOVUPS         Z2, 128(BX)
+	VMULPS          Z5, Z3, Z3
+	VMOVUPS         Z3, 192(BX)
+	VMULSS          foldConst_avx512<>+64(SB), X4, X4
+	VMOVSS          X4, 644(BX)
+	VMOVUPS         256(BX), Z0
+	VMOVUPS         320(BX), Z1
+	VMOVUPS         384(BX), Z2
+	VMOVUPS         448(BX), Z3
+	VPMAXUD         Z0, Z1, Z4
+	VPMAXUD         Z2, Z3, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VSHUFF32X4      $0x4e, Z4, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VSHUFF32X4      $0xb1, Z4, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPERMILPS       $0x4e, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPERMILPS       $0xb1, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPMAXUD.BCST    foldConst_avx512<>+52(SB), Z4, Z4
+	VMOVSS          foldConst_avx512<>+60(SB), X5
+	VDIVSS          X4, X5, X5
+	VBROADCASTSS    X5, Z5
+	VMULPS          Z5, Z0, Z0
+	VMOVUPS         Z0, 256(BX)
+	VMULPS          Z5, Z1, Z1
+	VMOVUPS         Z1, 320(BX)
+	VMULPS          Z5, Z2, Z2
+	VMOVUPS         Z2, 384(BX)
+	VMULPS          Z5, Z3, Z3
+	VMOVUPS         Z3, 448(BX)
+	VMULSS          foldConst_avx512<>+64(SB), X4, X4
+	VMOVSS          X4, 836(BX)
+	MOVQ            72(AX), BX
+	MOVL            $0xaaaaaaaa, SI
+	KMOVD           SI, K2
+	VBROADCASTI32X4 foldConst_avx512<>+72(SB), Z0
+	TESTQ           BX, BX
+	JNZ             masked479
+	MOVL            $0x0000ffff, SI
+	KMOVW           SI, K1
+	MOVQ            (AX), BX
+	MOVQ            (CX), SI
+	ADDQ            BX, SI
+	MOVQ            8(CX), DI
+	ADDQ            BX, DI
+	MOVQ            16(CX), R8
+	ADDQ            BX, R8
+	MOVQ            24(CX), R9
+	ADDQ            BX, R9
+	MOVQ            104(AX), BX
+	MOVQ            64(AX), R10
+	MOVQ            96(AX), R11
+	ADDQ            $0x00000200, R10
+	ADDQ            BX, SI
+	ADDQ            BX, DI
+	ADDQ            BX, R8
+	ADDQ            BX, R9
 
 block481:
-	VCVTPH2PS.Z  (SI), K1, Z0
-	VCVTPH2PS.Z  (DI), K1, Z1
-	VCVTPH2PS.Z  (R8), K1, Z2
-	VCVTPH2PS.Z  (R9), K1, Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+68(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMULPS       Z5, Z1, Z1
-	VMULPS       Z5, Z2, Z2
-	VMULPS       Z5, Z3, Z3
-	MOVQ         64(AX), BX
-	VMULPS       (BX), Z0, Z5
-	VCVTPS2DQ    Z5, Z5
-	VMULPS       64(BX), Z1, Z6
-	VCVTPS2DQ    Z6, Z6
-	VPACKUSDW    Z6, Z5, Z5
-	VMULPS       128(BX), Z2, Z6
-	VCVTPS2DQ    Z6, Z6
-	VMULPS       192(BX), Z3, Z7
-	VCVTPS2DQ    Z7, Z7
-	VPACKUSDW    Z7, Z6, Z6
-	VPSRLW       $0x08, Z5, Z7
-	VPSRLW       $0x08, Z6, Z8
-	VPACKUSWB    Z8, Z7, Z7
-	VMOVDQU32    Z7, (R10)
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z5, Z5
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z6, Z6
-	VPACKUSWB    Z6, Z5, Z8
-	VMOVDQU32    Z8, 64(R10)
-	VMULSS       800(BX), X4, X5
-	VMOVSS       X5, 256(R10)
-	MOVQ         64(AX), BX
-	VMULPS       256(BX), Z0, Z0
-	VCVTPS2DQ    Z0, Z0
-	VMULPS       320(BX), Z1, Z1
-	VCVTPS2DQ    Z1, Z1
-	VPACKUSDW    Z1, Z0, Z0
-	VMULPS       384(BX), Z2, Z1
-	VCVTPS2DQ    Z1, Z1
-	VMULPS       448(BX), Z3, Z2
-	VCVTPS2DQ    Z2, Z2
-	VPACKUSDW    Z2, Z1, Z1
-	VPSRLW       $0x08, Z0, Z2
-	VPSRLW       $0x08, Z1, Z3
-	VPACKUSWB    Z3, Z2, Z2
-	VMOVDQU32    Z2, 128(R10)
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
-	VPACKUSWB    Z1, Z0, Z3
-	VMOVDQU32    Z3, 192(R10)
-	VMULSS       804(BX), X4, X0
-	VMOVSS       X0, 260(R10)
-	ADDQ         $0x20, SI
-	ADDQ         $0x20, DI
-	ADDQ         $0x20, R8
-	ADDQ         $0x20, R9
-	ADDQ         $0x00000140, R10
-	SUBQ         $0x20, R11
-	JNZ          block481
-	JMP          quantised480
+	VCVTPH2PS.Z      (SI), K1, Z3
+	VMOVDQU16.Z      (SI), K1, Y1
+	VCVTPH2PS.Z      (DI), K1, Z4
+	VMOVDQU16.Z      (DI), K1, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R8), K1, Z5
+	VMOVDQU16.Z      (R8), K1, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R9), K1, Z6
+	VMOVDQU16.Z      (R9), K1, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VEXTRACTI128     $0x01, Y1, X2
+	VPMAXUW          X1, X2, X2
+	VPCMPEQD         X1, X1, X1
+	VPXOR            X1, X2, X2
+	VPHMINPOSUW      X2, X2
+	VPXOR            X1, X2, X2
+	VCVTPH2PS        X2, X2
+	VMOVSS           foldConst_avx512<>+56(SB), X1
+	VMAXSS           X2, X1, X2
+	VMOVSS           foldConst_avx512<>+88(SB), X1
+	VDIVSS           X2, X1, X1
+	VBROADCASTSS     X1, Z1
+	VMULPS           Z1, Z3, Z3
+	VMULPS           Z1, Z4, Z4
+	VMULPS           Z1, Z5, Z5
+	VMULPS           Z1, Z6, Z6
+	MOVQ             64(AX), BX
+	VMOVUPS          (BX), Z1
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z3, Z1
+	VMOVUPS          64(BX), Z7
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z4, Z7
+	VMOVUPS          128(BX), Z8
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z5, Z8
+	VMOVUPS          192(BX), Z9
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z6, Z9
+	VPSLLD           $0x10, Z7, Z7
+	VPBLENDMW        Z7, Z1, K2, Z1
+	VPSHUFB          Z0, Z1, Z1
+	VPSLLD           $0x10, Z9, Z9
+	VPBLENDMW        Z9, Z8, K2, Z8
+	VPSHUFB          Z0, Z8, Z8
+	VPUNPCKLQDQ      Z8, Z1, Z7
+	VPUNPCKHQDQ      Z8, Z1, Z1
+	VMOVDQU32        Z7, (R10)
+	VMOVDQU32        Z1, 64(R10)
+	VMULSS           644(BX), X2, X1
+	VMOVSS           X1, 128(R10)
+	MOVQ             64(AX), BX
+	VMOVUPS          256(BX), Z1
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z3, Z1
+	VMOVUPS          320(BX), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z4, Z3
+	VMOVUPS          384(BX), Z4
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z5, Z4
+	VMOVUPS          448(BX), Z5
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z6, Z5
+	VPSLLD           $0x10, Z3, Z3
+	VPBLENDMW        Z3, Z1, K2, Z1
+	VPSHUFB          Z0, Z1, Z1
+	VPSLLD           $0x10, Z5, Z5
+	VPBLENDMW        Z5, Z4, K2, Z4
+	VPSHUFB          Z0, Z4, Z4
+	VPUNPCKLQDQ      Z4, Z1, Z3
+	VPUNPCKHQDQ      Z4, Z1, Z1
+	VMOVDQU32        Z3, 192(R10)
+	VMOVDQU32        Z1, 256(R10)
+	VMULSS           836(BX), X2, X1
+	VMOVSS           X1, 320(R10)
+	ADDQ             $0x20, SI
+	ADDQ             $0x20, DI
+	ADDQ             $0x20, R8
+	ADDQ             $0x20, R9
+	ADDQ             $0x00000180, R10
+	SUBQ             $0x20, R11
+	JNZ              block481
+	JMP              quantised480
 
 masked479:
 	MOVQ (AX), BX
@@ -15108,121 +15135,129 @@ masked479:
 	ADDQ BX, R9
 
 block482:
-	MOVQ         72(AX), BX
-	MOVQ         (BX), BX
-	KMOVW        BX, K1
-	SHRQ         $0x10, BX
-	KMOVW        BX, K2
-	SHRQ         $0x10, BX
-	KMOVW        BX, K3
-	SHRQ         $0x10, BX
-	KMOVW        BX, K4
-	SHRQ         $0x10, BX
-	VCVTPH2PS.Z  (SI), K1, Z0
-	VCVTPH2PS.Z  (DI), K2, Z1
-	VCVTPH2PS.Z  (R8), K3, Z2
-	VCVTPH2PS.Z  (R9), K4, Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+68(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMULPS       Z5, Z1, Z1
-	VMULPS       Z5, Z2, Z2
-	VMULPS       Z5, Z3, Z3
-	MOVQ         64(AX), BX
-	VMULPS       (BX), Z0, Z0
-	VCVTPS2DQ    Z0, Z0
-	VMULPS       64(BX), Z1, Z1
-	VCVTPS2DQ    Z1, Z1
-	VPACKUSDW    Z1, Z0, Z0
-	VMULPS       128(BX), Z2, Z1
-	VCVTPS2DQ    Z1, Z1
-	VMULPS       192(BX), Z3, Z2
-	VCVTPS2DQ    Z2, Z2
-	VPACKUSDW    Z2, Z1, Z1
-	VPSRLW       $0x08, Z0, Z2
-	VPSRLW       $0x08, Z1, Z3
-	VPACKUSWB    Z3, Z2, Z2
-	VMOVDQU32    Z2, (R10)
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
-	VPACKUSWB    Z1, Z0, Z3
-	VMOVDQU32    Z3, 64(R10)
-	VMULSS       800(BX), X4, X0
-	VMOVSS       X0, 256(R10)
-	MOVQ         72(AX), BX
-	MOVQ         8(BX), BX
-	KMOVW        BX, K1
-	SHRQ         $0x10, BX
-	KMOVW        BX, K2
-	SHRQ         $0x10, BX
-	KMOVW        BX, K3
-	SHRQ         $0x10, BX
-	KMOVW        BX, K4
-	SHRQ         $0x10, BX
-	VCVTPH2PS.Z  (SI), K1, Z0
-	VCVTPH2PS.Z  (DI), K2, Z1
-	VCVTPH2PS.Z  (R8), K3, Z2
-	VCVTPH2PS.Z  (R9), K4, Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+68(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMULPS       Z5, Z1, Z1
-	VMULPS       Z5, Z2, Z2
-	VMULPS       Z5, Z3, Z3
-	MOVQ         64(AX), BX
-	VMULPS       256(BX), Z0, Z0
-	VCVTPS2DQ    Z0, Z0
-	VMULPS       320(BX), Z1, Z1
-	VCVTPS2DQ    Z1, Z1
-	VPACKUSDW    Z1, Z0, Z0
-	VMULPS       384(BX), Z2, Z1
-	VCVTPS2DQ    Z1, Z1
-	VMULPS       448(BX), Z3, Z2
-	VCVTPS2DQ    Z2, Z2
-	VPACKUSDW    Z2, Z1, Z1
-	VPSRLW       $0x08, Z0, Z2
-	VPSRLW       $0x08, Z1, Z3
-	VPACKUSWB    Z3, Z2, Z2
-	VMOVDQU32    Z2, 128(R10)
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
-	VPACKUSWB    Z1, Z0, Z3
-	VMOVDQU32    Z3, 192(R10)
-	VMULSS       804(BX), X4, X0
-	VMOVSS       X0, 260(R10)
-	ADDQ         $0x20, SI
-	ADDQ         $0x20, DI
-	ADDQ         $0x20, R8
-	ADDQ         $0x20, R9
-	ADDQ         $0x00000140, R10
-	SUBQ         $0x20, R11
-	JNZ          block482
+	MOVQ             72(AX), BX
+	MOVQ             (BX), BX
+	KMOVW            BX, K1
+	SHRQ             $0x10, BX
+	KMOVW            BX, K3
+	SHRQ             $0x10, BX
+	KMOVW            BX, K4
+	SHRQ             $0x10, BX
+	KMOVW            BX, K5
+	SHRQ             $0x10, BX
+	VCVTPH2PS.Z      (SI), K1, Z3
+	VMOVDQU16.Z      (SI), K1, Y1
+	VCVTPH2PS.Z      (DI), K3, Z4
+	VMOVDQU16.Z      (DI), K3, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R8), K4, Z5
+	VMOVDQU16.Z      (R8), K4, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R9), K5, Z6
+	VMOVDQU16.Z      (R9), K5, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VEXTRACTI128     $0x01, Y1, X2
+	VPMAXUW          X1, X2, X2
+	VPCMPEQD         X1, X1, X1
+	VPXOR            X1, X2, X2
+	VPHMINPOSUW      X2, X2
+	VPXOR            X1, X2, X2
+	VCVTPH2PS        X2, X2
+	VMOVSS           foldConst_avx512<>+56(SB), X1
+	VMAXSS           X2, X1, X2
+	VMOVSS           foldConst_avx512<>+88(SB), X1
+	VDIVSS           X2, X1, X1
+	VBROADCASTSS     X1, Z1
+	VMULPS           Z1, Z3, Z3
+	VMULPS           Z1, Z4, Z4
+	VMULPS           Z1, Z5, Z5
+	VMULPS           Z1, Z6, Z6
+	MOVQ             64(AX), BX
+	VMOVUPS          (BX), Z1
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z3, Z1
+	VMOVUPS          64(BX), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z4, Z3
+	VMOVUPS          128(BX), Z4
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z5, Z4
+	VMOVUPS          192(BX), Z5
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z6, Z5
+	VPSLLD           $0x10, Z3, Z3
+	VPBLENDMW        Z3, Z1, K2, Z1
+	VPSHUFB          Z0, Z1, Z1
+	VPSLLD           $0x10, Z5, Z5
+	VPBLENDMW        Z5, Z4, K2, Z4
+	VPSHUFB          Z0, Z4, Z4
+	VPUNPCKLQDQ      Z4, Z1, Z3
+	VPUNPCKHQDQ      Z4, Z1, Z1
+	VMOVDQU32        Z3, (R10)
+	VMOVDQU32        Z1, 64(R10)
+	VMULSS           644(BX), X2, X1
+	VMOVSS           X1, 128(R10)
+	MOVQ             72(AX), BX
+	MOVQ             8(BX), BX
+	KMOVW            BX, K1
+	SHRQ             $0x10, BX
+	KMOVW            BX, K3
+	SHRQ             $0x10, BX
+	KMOVW            BX, K4
+	SHRQ             $0x10, BX
+	KMOVW            BX, K5
+	SHRQ             $0x10, BX
+	VCVTPH2PS.Z      (SI), K1, Z3
+	VMOVDQU16.Z      (SI), K1, Y1
+	VCVTPH2PS.Z      (DI), K3, Z4
+	VMOVDQU16.Z      (DI), K3, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R8), K4, Z5
+	VMOVDQU16.Z      (R8), K4, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R9), K5, Z6
+	VMOVDQU16.Z      (R9), K5, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VEXTRACTI128     $0x01, Y1, X2
+	VPMAXUW          X1, X2, X2
+	VPCMPEQD         X1, X1, X1
+	VPXOR            X1, X2, X2
+	VPHMINPOSUW      X2, X2
+	VPXOR            X1, X2, X2
+	VCVTPH2PS        X2, X2
+	VMOVSS           foldConst_avx512<>+56(SB), X1
+	VMAXSS           X2, X1, X2
+	VMOVSS           foldConst_avx512<>+88(SB), X1
+	VDIVSS           X2, X1, X1
+	VBROADCASTSS     X1, Z1
+	VMULPS           Z1, Z3, Z3
+	VMULPS           Z1, Z4, Z4
+	VMULPS           Z1, Z5, Z5
+	VMULPS           Z1, Z6, Z6
+	MOVQ             64(AX), BX
+	VMOVUPS          256(BX), Z1
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z3, Z1
+	VMOVUPS          320(BX), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z4, Z3
+	VMOVUPS          384(BX), Z4
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z5, Z4
+	VMOVUPS          448(BX), Z5
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z6, Z5
+	VPSLLD           $0x10, Z3, Z3
+	VPBLENDMW        Z3, Z1, K2, Z1
+	VPSHUFB          Z0, Z1, Z1
+	VPSLLD           $0x10, Z5, Z5
+	VPBLENDMW        Z5, Z4, K2, Z4
+	VPSHUFB          Z0, Z4, Z4
+	VPUNPCKLQDQ      Z4, Z1, Z3
+	VPUNPCKHQDQ      Z4, Z1, Z1
+	VMOVDQU32        Z3, 192(R10)
+	VMOVDQU32        Z1, 256(R10)
+	VMULSS           836(BX), X2, X1
+	VMOVSS           X1, 320(R10)
+	ADDQ             $0x20, SI
+	ADDQ             $0x20, DI
+	ADDQ             $0x20, R8
+	ADDQ             $0x20, R9
+	ADDQ             $0x00000180, R10
+	SUBQ             $0x20, R11
+	JNZ              block482
 
 quantised480:
 	MOVQ 56(AX), BX
@@ -15266,10 +15301,10 @@ tile484:
 	VPBROADCASTD     64(R14), Z10
 	VPDPBUSD         Z8, Z10, Z2
 	VPDPBUSD         Z9, Z10, Z3
-	VPBROADCASTD     128(R14), Z10
+	VPBROADCASTD     192(R14), Z10
 	VPDPBUSD         Z8, Z10, Z4
 	VPDPBUSD         Z9, Z10, Z5
-	VPBROADCASTD     192(R14), Z10
+	VPBROADCASTD     256(R14), Z10
 	VPDPBUSD         Z8, Z10, Z6
 	VPDPBUSD         Z9, Z10, Z7
 	VMOVDQU32        128(R13), Z8
@@ -15280,10 +15315,10 @@ tile484:
 	VPBROADCASTD     80(R14), Z10
 	VPDPBUSD         Z8, Z10, Z2
 	VPDPBUSD         Z9, Z10, Z3
-	VPBROADCASTD     144(R14), Z10
+	VPBROADCASTD     208(R14), Z10
 	VPDPBUSD         Z8, Z10, Z4
 	VPDPBUSD         Z9, Z10, Z5
-	VPBROADCASTD     208(R14), Z10
+	VPBROADCASTD     272(R14), Z10
 	VPDPBUSD         Z8, Z10, Z6
 	VPDPBUSD         Z9, Z10, Z7
 	VMOVDQU32        256(R13), Z8
@@ -15294,10 +15329,10 @@ tile484:
 	VPBROADCASTD     96(R14), Z10
 	VPDPBUSD         Z8, Z10, Z2
 	VPDPBUSD         Z9, Z10, Z3
-	VPBROADCASTD     160(R14), Z10
+	VPBROADCASTD     224(R14), Z10
 	VPDPBUSD         Z8, Z10, Z4
 	VPDPBUSD         Z9, Z10, Z5
-	VPBROADCASTD     224(R14), Z10
+	VPBROADCASTD     288(R14), Z10
 	VPDPBUSD         Z8, Z10, Z6
 	VPDPBUSD         Z9, Z10, Z7
 	VMOVDQU32        384(R13), Z8
@@ -15308,10 +15343,10 @@ tile484:
 	VPBROADCASTD     112(R14), Z10
 	VPDPBUSD         Z8, Z10, Z2
 	VPDPBUSD         Z9, Z10, Z3
-	VPBROADCASTD     176(R14), Z10
+	VPBROADCASTD     240(R14), Z10
 	VPDPBUSD         Z8, Z10, Z4
 	VPDPBUSD         Z9, Z10, Z5
-	VPBROADCASTD     240(R14), Z10
+	VPBROADCASTD     304(R14), Z10
 	VPDPBUSD         Z8, Z10, Z6
 	VPDPBUSD         Z9, Z10, Z7
 	PREFETCHT1       (R9)
@@ -15333,35 +15368,35 @@ tile484:
 	JL               tile484
 	MOVQ             96(AX), R13
 	MOVQ             BX, R12
-	VPSLLD           $0x08, Z0, Z0
-	VPADDD           Z2, Z0, Z0
-	VCVTDQ2PS        Z0, Z0
-	VMOVUPS          (R12), Z2
-	VFMADD231PS.BCST 256(SI), Z0, Z2
-	VMOVUPS          Z2, (R12)
-	VPSLLD           $0x08, Z1, Z1
-	VPADDD           Z3, Z1, Z1
-	VCVTDQ2PS        Z1, Z1
+	VPSLLD           $0x08, Z2, Z2
+	VPADDD           Z0, Z2, Z2
+	VCVTDQ2PS        Z2, Z2
+	VMOVUPS          (R12), Z0
+	VFMADD231PS.BCST 128(SI), Z2, Z0
+	VMOVUPS          Z0, (R12)
+	VPSLLD           $0x08, Z3, Z3
+	VPADDD           Z1, Z3, Z3
+	VCVTDQ2PS        Z3, Z3
 	VMOVUPS          64(R12), Z0
-	VFMADD231PS.BCST 256(SI), Z1, Z0
+	VFMADD231PS.BCST 128(SI), Z3, Z0
 	VMOVUPS          Z0, 64(R12)
 	LEAQ             (R12)(R13*4), R12
-	VPSLLD           $0x08, Z4, Z4
-	VPADDD           Z6, Z4, Z4
-	VCVTDQ2PS        Z4, Z4
+	VPSLLD           $0x08, Z6, Z6
+	VPADDD           Z4, Z6, Z6
+	VCVTDQ2PS        Z6, Z6
 	VMOVUPS          (R12), Z0
-	VFMADD231PS.BCST 260(SI), Z4, Z0
+	VFMADD231PS.BCST 320(SI), Z6, Z0
 	VMOVUPS          Z0, (R12)
-	VPSLLD           $0x08, Z5, Z5
-	VPADDD           Z7, Z5, Z5
-	VCVTDQ2PS        Z5, Z5
+	VPSLLD           $0x08, Z7, Z7
+	VPADDD           Z5, Z7, Z7
+	VCVTDQ2PS        Z7, Z7
 	VMOVUPS          64(R12), Z0
-	VFMADD231PS.BCST 260(SI), Z5, Z0
+	VFMADD231PS.BCST 320(SI), Z7, Z0
 	VMOVUPS          Z0, 64(R12)
 	LEAQ             (R12)(R13*4), R12
 	ADDQ             $0x00000080, BX
 	ADDQ             $0x00000200, R8
-	ADDQ             $0x00000140, SI
+	ADDQ             $0x00000180, SI
 	SUBQ             $0x20, DI
 	JNZ              block483
 	ADDQ             $0x20, CX
@@ -15372,7 +15407,7 @@ tile484:
 	RET
 
 // func foldQ8R3AVX512(args *byte)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, CMOV, MMX+
+// Requires: AVX, AVX2, AVX512BW, AVX512DQ, AVX512F, AVX512VL, AVX512_VNNI, CMOV, F16C, MMX+
 TEXT ·foldQ8R3AVX512(SB), NOSPLIT, $0-8
 	MOVQ args+0(FP), AX
 	MOVQ 8(AX), CX
@@ -15399,123 +15434,125 @@ tile486:
 	MOVQ   32(AX), R11
 	MOVQ   96(AX), R12
 	LEAQ   (R8)(BX*1), R10
+	ADDQ   $0x0c, R11
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 
 block487:
-	VPXORD           Z3, Z3, Z3
-	VPBROADCASTD     192(R11), Z4
-	VPXORD           Z5, Z5, Z5
-	VPBROADCASTD     196(R11), Z6
-	VPXORD           Z7, Z7, Z7
-	VPBROADCASTD     200(R11), Z8
-	PREFETCHT1       (R9)
-	VMOVDQU32        (R10), Z9
-	VPDPBUSD.BCST    (R11), Z9, Z3
-	VPDPBUSD.BCST    4(R11), Z9, Z4
-	VPDPBUSD.BCST    8(R11), Z9, Z5
-	VPDPBUSD.BCST    12(R11), Z9, Z6
-	VPDPBUSD.BCST    16(R11), Z9, Z7
-	VPDPBUSD.BCST    20(R11), Z9, Z8
-	PREFETCHT1       64(R9)
-	VMOVDQU32        64(R10), Z9
-	VPDPBUSD.BCST    24(R11), Z9, Z3
-	VPDPBUSD.BCST    28(R11), Z9, Z4
-	VPDPBUSD.BCST    32(R11), Z9, Z5
-	VPDPBUSD.BCST    36(R11), Z9, Z6
-	VPDPBUSD.BCST    40(R11), Z9, Z7
-	VPDPBUSD.BCST    44(R11), Z9, Z8
-	PREFETCHT1       128(R9)
-	VMOVDQU32        128(R10), Z9
-	VPDPBUSD.BCST    48(R11), Z9, Z3
-	VPDPBUSD.BCST    52(R11), Z9, Z4
-	VPDPBUSD.BCST    56(R11), Z9, Z5
-	VPDPBUSD.BCST    60(R11), Z9, Z6
-	VPDPBUSD.BCST    64(R11), Z9, Z7
-	VPDPBUSD.BCST    68(R11), Z9, Z8
-	PREFETCHT1       192(R9)
-	VMOVDQU32        192(R10), Z9
-	VPDPBUSD.BCST    72(R11), Z9, Z3
-	VPDPBUSD.BCST    76(R11), Z9, Z4
-	VPDPBUSD.BCST    80(R11), Z9, Z5
-	VPDPBUSD.BCST    84(R11), Z9, Z6
-	VPDPBUSD.BCST    88(R11), Z9, Z7
-	VPDPBUSD.BCST    92(R11), Z9, Z8
-	PREFETCHT1       256(R9)
-	VMOVDQU32        256(R10), Z9
-	VPDPBUSD.BCST    96(R11), Z9, Z3
-	VPDPBUSD.BCST    100(R11), Z9, Z4
-	VPDPBUSD.BCST    104(R11), Z9, Z5
-	VPDPBUSD.BCST    108(R11), Z9, Z6
-	VPDPBUSD.BCST    112(R11), Z9, Z7
-	VPDPBUSD.BCST    116(R11), Z9, Z8
-	PREFETCHT1       320(R9)
-	VMOVDQU32        320(R10), Z9
-	VPDPBUSD.BCST    120(R11), Z9, Z3
-	VPDPBUSD.BCST    124(R11), Z9, Z4
-	VPDPBUSD.BCST    128(R11), Z9, Z5
-	VPDPBUSD.BCST    132(R11), Z9, Z6
-	VPDPBUSD.BCST    136(R11), Z9, Z7
-	VPDPBUSD.BCST    140(R11), Z9, Z8
-	PREFETCHT1       384(R9)
-	VMOVDQU32        384(R10), Z9
-	VPDPBUSD.BCST    144(R11), Z9, Z3
-	VPDPBUSD.BCST    148(R11), Z9, Z4
-	VPDPBUSD.BCST    152(R11), Z9, Z5
-	VPDPBUSD.BCST    156(R11), Z9, Z6
-	VPDPBUSD.BCST    160(R11), Z9, Z7
-	VPDPBUSD.BCST    164(R11), Z9, Z8
-	PREFETCHT1       448(R9)
-	VMOVDQU32        448(R10), Z9
-	VPDPBUSD.BCST    168(R11), Z9, Z3
-	VPDPBUSD.BCST    172(R11), Z9, Z4
-	VPDPBUSD.BCST    176(R11), Z9, Z5
-	VPDPBUSD.BCST    180(R11), Z9, Z6
-	VPDPBUSD.BCST    184(R11), Z9, Z7
-	VPDPBUSD.BCST    188(R11), Z9, Z8
-	VCVTPH2PS        (R8), Z9
-	VPSLLD           $0x08, Z3, Z3
-	VPADDD           Z4, Z3, Z3
-	VCVTDQ2PS        Z3, Z3
-	VMULPS           Z9, Z3, Z3
-	VFMADD231PS.BCST 204(R11), Z3, Z0
-	VPSLLD           $0x08, Z5, Z5
-	VPADDD           Z6, Z5, Z5
-	VCVTDQ2PS        Z5, Z5
-	VMULPS           Z9, Z5, Z5
-	VFMADD231PS.BCST 208(R11), Z5, Z1
-	VPSLLD           $0x08, Z7, Z7
-	VPADDD           Z8, Z7, Z7
-	VCVTDQ2PS        Z7, Z7
-	VMULPS           Z9, Z7, Z7
-	VFMADD231PS.BCST 212(R11), Z7, Z2
-	ADDQ             $0x20, R8
-	ADDQ             $0x00000200, R10
-	PREFETCHT1       512(R9)
-	ADDQ             $0x00000220, R9
-	ADDQ             $0x000000d8, R11
-	SUBQ             $0x20, R12
-	JNZ              block487
-	VMOVUPS          Z0, (DI)
-	VMOVUPS          Z1, 256(DI)
-	VMOVUPS          Z2, 512(DI)
-	ADDQ             $0x40, DI
-	INCQ             SI
-	CMPQ             SI, $0x04
-	JL               tile486
-	CMPL             112(AX), $0x00
-	JE               uncapped488
-	MOVQ             64(AX), BX
-	MOVQ             $0x0000000c, SI
+	VPXORD        Z3, Z3, Z3
+	VPBROADCASTD  192(R11), Z4
+	VPXORD        Z5, Z5, Z5
+	VPBROADCASTD  196(R11), Z6
+	VPXORD        Z7, Z7, Z7
+	VPBROADCASTD  200(R11), Z8
+	PREFETCHT1    (R9)
+	VMOVDQU32     (R10), Z9
+	VPDPBUSD.BCST (R11), Z9, Z3
+	VPDPBUSD.BCST 4(R11), Z9, Z4
+	VPDPBUSD.BCST 8(R11), Z9, Z5
+	VPDPBUSD.BCST 12(R11), Z9, Z6
+	VPDPBUSD.BCST 16(R11), Z9, Z7
+	VPDPBUSD.BCST 20(R11), Z9, Z8
+	PREFETCHT1    64(R9)
+	VMOVDQU32     64(R10), Z9
+	VPDPBUSD.BCST 24(R11), Z9, Z3
+	VPDPBUSD.BCST 28(R11), Z9, Z4
+	VPDPBUSD.BCST 32(R11), Z9, Z5
+	VPDPBUSD.BCST 36(R11), Z9, Z6
+	VPDPBUSD.BCST 40(R11), Z9, Z7
+	VPDPBUSD.BCST 44(R11), Z9, Z8
+	PREFETCHT1    128(R9)
+	VMOVDQU32     128(R10), Z9
+	VPDPBUSD.BCST 48(R11), Z9, Z3
+	VPDPBUSD.BCST 52(R11), Z9, Z4
+	VPDPBUSD.BCST 56(R11), Z9, Z5
+	VPDPBUSD.BCST 60(R11), Z9, Z6
+	VPDPBUSD.BCST 64(R11), Z9, Z7
+	VPDPBUSD.BCST 68(R11), Z9, Z8
+	PREFETCHT1    192(R9)
+	VMOVDQU32     192(R10), Z9
+	VPDPBUSD.BCST 72(R11), Z9, Z3
+	VPDPBUSD.BCST 76(R11), Z9, Z4
+	VPDPBUSD.BCST 80(R11), Z9, Z5
+	VPDPBUSD.BCST 84(R11), Z9, Z6
+	VPDPBUSD.BCST 88(R11), Z9, Z7
+	VPDPBUSD.BCST 92(R11), Z9, Z8
+	PREFETCHT1    256(R9)
+	VMOVDQU32     256(R10), Z9
+	VPDPBUSD.BCST 96(R11), Z9, Z3
+	VPDPBUSD.BCST 100(R11), Z9, Z4
+	VPDPBUSD.BCST 104(R11), Z9, Z5
+	VPDPBUSD.BCST 108(R11), Z9, Z6
+	VPDPBUSD.BCST 112(R11), Z9, Z7
+	VPDPBUSD.BCST 116(R11), Z9, Z8
+	PREFETCHT1    320(R9)
+	VMOVDQU32     320(R10), Z9
+	VPDPBUSD.BCST 120(R11), Z9, Z3
+	VPDPBUSD.BCST 124(R11), Z9, Z4
+	VPDPBUSD.BCST 128(R11), Z9, Z5
+	VPDPBUSD.BCST 132(R11), Z9, Z6
+	VPDPBUSD.BCST 136(R11), Z9, Z7
+	VPDPBUSD.BCST 140(R11), Z9, Z8
+	PREFETCHT1    384(R9)
+	VMOVDQU32     384(R10), Z9
+	VPDPBUSD.BCST 144(R11), Z9, Z3
+	VPDPBUSD.BCST 148(R11), Z9, Z4
+	VPDPBUSD.BCST 152(R11), Z9, Z5
+	VPDPBUSD.BCST 156(R11), Z9, Z6
+	VPDPBUSD.BCST 160(R11), Z9, Z7
+	VPDPBUSD.BCST 164(R11), Z9, Z8
+	PREFETCHT1    448(R9)
+	VMOVDQU32     448(R10), Z9
+	VPDPBUSD.BCST 168(R11), Z9, Z3
+	VPDPBUSD.BCST 172(R11), Z9, Z4
+	VPDPBUSD.BCST 176(R11), Z9, Z5
+	VPDPBUSD.BCST 180(R11), Z9, Z6
+	VPDPBUSD.BCST 184(R11), Z9, Z7
+	VPDPBUSD.BCST 188(R11), Z9, Z8
+	VCVTPH2PS     (R8), Z9
+	VPSLLD        $0x08, Z3, Z3
+	VPADDD        Z4, Z3, Z3
+	VCVTDQ2PS     Z3, Z3
+	VFMADD231PS   Z9, Z3, Z0
+	VPSLLD        $0x08, Z5, Z5
+	VPADDD        Z6, Z5, Z5
+	VCVTDQ2PS     Z5, Z5
+	VFMADD231PS   Z9, Z5, Z1
+	VPSLLD        $0x08, Z7, Z7
+	VPADDD        Z8, Z7, Z7
+	VCVTDQ2PS     Z7, Z7
+	VFMADD231PS   Z9, Z7, Z2
+	ADDQ          $0x20, R8
+	ADDQ          $0x00000200, R10
+	PREFETCHT1    512(R9)
+	ADDQ          $0x00000220, R9
+	ADDQ          $0x000000cc, R11
+	SUBQ          $0x20, R12
+	JNZ           block487
+	MOVQ          32(AX), R11
+	VMULPS.BCST   (R11), Z0, Z0
+	VMOVUPS       Z0, (DI)
+	VMULPS.BCST   4(R11), Z1, Z1
+	VMOVUPS       Z1, 256(DI)
+	VMULPS.BCST   8(R11), Z2, Z2
+	VMOVUPS       Z2, 512(DI)
+	ADDQ          $0x40, DI
+	INCQ          SI
+	CMPQ          SI, $0x04
+	JL            tile486
+	CMPL          112(AX), $0x00
+	JE            uncapped488
+	MOVQ          64(AX), BX
+	MOVQ          $0x0000000c, SI
 
 cap489:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+100(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+96(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+104(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+108(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -15526,18 +15563,18 @@ cap489:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+88(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+88(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+112(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+116(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+120(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+124(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+128(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -15724,218 +15761,225 @@ weights492:
 	VMOVUPS          Z1, (SI)
 
 next493:
-	ADDQ         $0x04, BX
-	ADDQ         $0x40, SI
-	ADDQ         $0x00000100, R8
-	ADDQ         R9, DI
-	DECQ         R10
-	JNZ          row491
-	MOVQ         64(AX), BX
-	VMOVUPS      (BX), Z0
-	VMOVUPS      64(BX), Z1
-	VMOVUPS      128(BX), Z2
-	VMOVUPS      192(BX), Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+52(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+60(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMOVUPS      Z0, (BX)
-	VMULPS       Z5, Z1, Z1
-	VMOVUPS      Z1, 64(BX)
-	VMULPS       Z5, Z2, Z2
-	VMOVUPS      Z2, 128(BX)
-	VMULPS       Z5, Z3, Z3
-	VMOVUPS      Z3, 192(BX)
-	VMULSS       foldConst_avx512<>+64(SB), X4, X4
-	VMOVSS       X4, 1184(BX)
-	VMOVUPS      256(BX), Z0
-	VMOVUPS      320(BX), Z1
-	VMOVUPS      384(BX), Z2
-	VMOVUPS      448(BX), Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+52(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+60(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMOVUPS      Z0, 256(BX)
-	VMULPS       Z5, Z1, Z1
-	VMOVUPS      Z1, 320(BX)
-	VMULPS       Z5, Z2, Z2
-	VMOVUPS      Z2, 384(BX)
-	VMULPS       Z5, Z3, Z3
-	VMOVUPS      Z3, 448(BX)
-	VMULSS       foldConst_avx512<>+64(SB), X4, X4
-	VMOVSS       X4, 1188(BX)
-	VMOVUPS      512(BX), Z0
-	VMOVUPS      576(BX), Z1
-	VMOVUPS      640(BX), Z2
-	VMOVUPS      704(BX), Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+52(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+60(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMOVUPS      Z0, 512(BX)
-	VMULPS       Z5, Z1, Z1
-	VMOVUPS      Z1, 576(BX)
-	VMULPS       Z5, Z2, Z2
-	VMOVUPS      Z2, 640(BX)
-	VMULPS       Z5, Z3, Z3
-	VMOVUPS      Z3, 704(BX)
-	VMULSS       foldConst_avx512<>+64(SB), X4, X4
-	VMOVSS       X4, 1192(BX)
-	MOVQ         72(AX), BX
-	TESTQ        BX, BX
-	JNZ          masked496
-	MOVL         $0x0000ffff, BX
-	KMOVW        BX, K1
-	MOVQ         (AX), BX
-	MOVQ         (CX), SI
-	ADDQ         BX, SI
-	MOVQ         8(CX), DI
-	ADDQ         BX, DI
-	MOVQ         16(CX), R8
-	ADDQ         BX, R8
-	MOVQ         24(CX), R9
-	ADDQ         BX, R9
-	MOVQ         104(AX), BX
-	MOVQ         64(AX), R10
-	MOVQ         96(AX), R11
-	ADDQ         $0x00000300, R10
-	ADDQ         BX, SI
-	ADDQ         BX, DI
-	ADDQ         BX, R8
-	ADDQ         BX, R9
+	ADDQ            $0x04, BX
+	ADDQ            $0x40, SI
+	ADDQ            $0x00000100, R8
+	ADDQ            R9, DI
+	DECQ            R10
+	JNZ             row491
+	MOVQ            64(AX), BX
+	VMOVUPS         (BX), Z0
+	VMOVUPS         64(BX), Z1
+	VMOVUPS         128(BX), Z2
+	VMOVUPS         192(BX), Z3
+	VPMAXUD         Z0, Z1, Z4
+	VPMAXUD         Z2, Z3, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VSHUFF32X4      $0x4e, Z4, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VSHUFF32X4      $0xb1, Z4, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPERMILPS       $0x4e, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPERMILPS       $0xb1, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPMAXUD.BCST    foldConst_avx512<>+52(SB), Z4, Z4
+	VMOVSS          foldConst_avx512<>+60(SB), X5
+	VDIVSS          X4, X5, X5
+	VBROADCASTSS    X5, Z5
+	VMULPS          Z5, Z0, Z0
+	VMOVUPS         Z0, (BX)
+	VMULPS          Z5, Z1, Z1
+	VMOVUPS         Z1, 64(BX)
+	VMULPS          Z5, Z2, Z2
+	VMOVUPS         Z2, 128(BX)
+	VMULPS          Z5, Z3, Z3
+	VMOVUPS         Z3, 192(BX)
+	VMULSS          foldConst_avx512<>+64(SB), X4, X4
+	VMOVSS          X4, 900(BX)
+	VMOVUPS         256(BX), Z0
+	VMOVUPS         320(BX), Z1
+	VMOVUPS         384(BX), Z2
+	VMOVUPS         448(BX), Z3
+	VPMAXUD         Z0, Z1, Z4
+	VPMAXUD         Z2, Z3, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VSHUFF32X4      $0x4e, Z4, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VSHUFF32X4      $0xb1, Z4, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPERMILPS       $0x4e, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPERMILPS       $0xb1, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPMAXUD.BCST    foldConst_avx512<>+52(SB), Z4, Z4
+	VMOVSS          foldConst_avx512<>+60(SB), X5
+	VDIVSS          X4, X5, X5
+	VBROADCASTSS    X5, Z5
+	VMULPS          Z5, Z0, Z0
+	VMOVUPS         Z0, 256(BX)
+	VMULPS          Z5, Z1, Z1
+	VMOVUPS         Z1, 320(BX)
+	VMULPS          Z5, Z2, Z2
+	VMOVUPS         Z2, 384(BX)
+	VMULPS          Z5, Z3, Z3
+	VMOVUPS         Z3, 448(BX)
+	VMULSS          foldConst_avx512<>+64(SB), X4, X4
+	VMOVSS          X4, 1092(BX)
+	VMOVUPS         512(BX), Z0
+	VMOVUPS         576(BX), Z1
+	VMOVUPS         640(BX), Z2
+	VMOVUPS         704(BX), Z3
+	VPMAXUD         Z0, Z1, Z4
+	VPMAXUD         Z2, Z3, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VSHUFF32X4      $0x4e, Z4, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VSHUFF32X4      $0xb1, Z4, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPERMILPS       $0x4e, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPERMILPS       $0xb1, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPMAXUD.BCST    foldConst_avx512<>+52(SB), Z4, Z4
+	VMOVSS          foldConst_avx512<>+60(SB), X5
+	VDIVSS          X4, X5, X5
+	VBROADCASTSS    X5, Z5
+	VMULPS          Z5, Z0, Z0
+	VMOVUPS         Z0, 512(BX)
+	VMULPS          Z5, Z1, Z1
+	VMOVUPS         Z1, 576(BX)
+	VMULPS          Z5, Z2, Z2
+	VMOVUPS         Z2, 640(BX)
+	VMULPS          Z5, Z3, Z3
+	VMOVUPS         Z3, 704(BX)
+	VMULSS          foldConst_avx512<>+64(SB), X4, X4
+	VMOVSS          X4, 1284(BX)
+	MOVQ            72(AX), BX
+	MOVL            $0xaaaaaaaa, SI
+	KMOVD           SI, K2
+	VBROADCASTI32X4 foldConst_avx512<>+72(SB), Z0
+	TESTQ           BX, BX
+	JNZ             masked496
+	MOVL            $0x0000ffff, SI
+	KMOVW           SI, K1
+	MOVQ            (AX), BX
+	MOVQ            (CX), SI
+	ADDQ            BX, SI
+	MOVQ            8(CX), DI
+	ADDQ            BX, DI
+	MOVQ            16(CX), R8
+	ADDQ            BX, R8
+	MOVQ            24(CX), R9
+	ADDQ            BX, R9
+	MOVQ            104(AX), BX
+	MOVQ            64(AX), R10
+	MOVQ            96(AX), R11
+	ADDQ            $0x00000300, R10
+	ADDQ            BX, SI
+	ADDQ            BX, DI
+	ADDQ            BX, R8
+	ADDQ            BX, R9
 
 block498:
-	VCVTPH2PS.Z  (SI), K1, Z0
-	VCVTPH2PS.Z  (DI), K1, Z1
-	VCVTPH2PS.Z  (R8), K1, Z2
-	VCVTPH2PS.Z  (R9), K1, Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+68(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMULPS       Z5, Z1, Z1
-	VMULPS       Z5, Z2, Z2
-	VMULPS       Z5, Z3, Z3
-	MOVQ         64(AX), BX
-	VMULPS       (BX), Z0, Z5
-	VCVTPS2DQ    Z5, Z5
-	VMULPS       64(BX), Z1, Z6
-	VCVTPS2DQ    Z6, Z6
-	VPACKUSDW    Z6, Z5, Z5
-	VMULPS       128(BX), Z2, Z6
-	VCVTPS2DQ    Z6, Z6
-	VMULPS       192(BX), Z3, Z7
-	VCVTPS2DQ    Z7, Z7
-	VPACKUSDW    Z7, Z6, Z6
-	VPSRLW       $0x08, Z5, Z7
-	VPSRLW       $0x08, Z6, Z8
-	VPACKUSWB    Z8, Z7, Z7
-	VMOVDQU32    Z7, (R10)
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z5, Z5
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z6, Z6
-	VPACKUSWB    Z6, Z5, Z8
-	VMOVDQU32    Z8, 64(R10)
-	VMULSS       1184(BX), X4, X5
-	VMOVSS       X5, 384(R10)
-	MOVQ         64(AX), BX
-	VMULPS       256(BX), Z0, Z5
-	VCVTPS2DQ    Z5, Z5
-	VMULPS       320(BX), Z1, Z6
-	VCVTPS2DQ    Z6, Z6
-	VPACKUSDW    Z6, Z5, Z5
-	VMULPS       384(BX), Z2, Z6
-	VCVTPS2DQ    Z6, Z6
-	VMULPS       448(BX), Z3, Z7
-	VCVTPS2DQ    Z7, Z7
-	VPACKUSDW    Z7, Z6, Z6
-	VPSRLW       $0x08, Z5, Z7
-	VPSRLW       $0x08, Z6, Z8
-	VPACKUSWB    Z8, Z7, Z7
-	VMOVDQU32    Z7, 128(R10)
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z5, Z5
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z6, Z6
-	VPACKUSWB    Z6, Z5, Z8
-	VMOVDQU32    Z8, 192(R10)
-	VMULSS       1188(BX), X4, X5
-	VMOVSS       X5, 388(R10)
-	MOVQ         64(AX), BX
-	VMULPS       512(BX), Z0, Z0
-	VCVTPS2DQ    Z0, Z0
-	VMULPS       576(BX), Z1, Z1
-	VCVTPS2DQ    Z1, Z1
-	VPACKUSDW    Z1, Z0, Z0
-	VMULPS       640(BX), Z2, Z1
-	VCVTPS2DQ    Z1, Z1
-	VMULPS       704(BX), Z3, Z2
-	VCVTPS2DQ    Z2, Z2
-	VPACKUSDW    Z2, Z1, Z1
-	VPSRLW       $0x08, Z0, Z2
-	VPSRLW       $0x08, Z1, Z3
-	VPACKUSWB    Z3, Z2, Z2
-	VMOVDQU32    Z2, 256(R10)
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
-	VPACKUSWB    Z1, Z0, Z3
-	VMOVDQU32    Z3, 320(R10)
-	VMULSS       1192(BX), X4, X0
-	VMOVSS       X0, 392(R10)
-	ADDQ         $0x20, SI
-	ADDQ         $0x20, DI
-	ADDQ         $0x20, R8
-	ADDQ         $0x20, R9
-	ADDQ         $0x000001c0, R10
-	SUBQ         $0x20, R11
-	JNZ          block498
-	JMP          quantised497
+	VCVTPH2PS.Z      (SI), K1, Z3
+	VMOVDQU16.Z      (SI), K1, Y1
+	VCVTPH2PS.Z      (DI), K1, Z4
+	VMOVDQU16.Z      (DI), K1, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R8), K1, Z5
+	VMOVDQU16.Z      (R8), K1, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R9), K1, Z6
+	VMOVDQU16.Z      (R9), K1, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VEXTRACTI128     $0x01, Y1, X2
+	VPMAXUW          X1, X2, X2
+	VPCMPEQD         X1, X1, X1
+	VPXOR            X1, X2, X2
+	VPHMINPOSUW      X2, X2
+	VPXOR            X1, X2, X2
+	VCVTPH2PS        X2, X2
+	VMOVSS           foldConst_avx512<>+56(SB), X1
+	VMAXSS           X2, X1, X2
+	VMOVSS           foldConst_avx512<>+88(SB), X1
+	VDIVSS           X2, X1, X1
+	VBROADCASTSS     X1, Z1
+	VMULPS           Z1, Z3, Z3
+	VMULPS           Z1, Z4, Z4
+	VMULPS           Z1, Z5, Z5
+	VMULPS           Z1, Z6, Z6
+	MOVQ             64(AX), BX
+	VMOVUPS          (BX), Z1
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z3, Z1
+	VMOVUPS          64(BX), Z7
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z4, Z7
+	VMOVUPS          128(BX), Z8
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z5, Z8
+	VMOVUPS          192(BX), Z9
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z6, Z9
+	VPSLLD           $0x10, Z7, Z7
+	VPBLENDMW        Z7, Z1, K2, Z1
+	VPSHUFB          Z0, Z1, Z1
+	VPSLLD           $0x10, Z9, Z9
+	VPBLENDMW        Z9, Z8, K2, Z8
+	VPSHUFB          Z0, Z8, Z8
+	VPUNPCKLQDQ      Z8, Z1, Z7
+	VPUNPCKHQDQ      Z8, Z1, Z1
+	VMOVDQU32        Z7, (R10)
+	VMOVDQU32        Z1, 64(R10)
+	VMULSS           900(BX), X2, X1
+	VMOVSS           X1, 128(R10)
+	MOVQ             64(AX), BX
+	VMOVUPS          256(BX), Z1
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z3, Z1
+	VMOVUPS          320(BX), Z7
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z4, Z7
+	VMOVUPS          384(BX), Z8
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z5, Z8
+	VMOVUPS          448(BX), Z9
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z6, Z9
+	VPSLLD           $0x10, Z7, Z7
+	VPBLENDMW        Z7, Z1, K2, Z1
+	VPSHUFB          Z0, Z1, Z1
+	VPSLLD           $0x10, Z9, Z9
+	VPBLENDMW        Z9, Z8, K2, Z8
+	VPSHUFB          Z0, Z8, Z8
+	VPUNPCKLQDQ      Z8, Z1, Z7
+	VPUNPCKHQDQ      Z8, Z1, Z1
+	VMOVDQU32        Z7, 192(R10)
+	VMOVDQU32        Z1, 256(R10)
+	VMULSS           1092(BX), X2, X1
+	VMOVSS           X1, 320(R10)
+	MOVQ             64(AX), BX
+	VMOVUPS          512(BX), Z1
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z3, Z1
+	VMOVUPS          576(BX), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z4, Z3
+	VMOVUPS          640(BX), Z4
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z5, Z4
+	VMOVUPS          704(BX), Z5
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z6, Z5
+	VPSLLD           $0x10, Z3, Z3
+	VPBLENDMW        Z3, Z1, K2, Z1
+	VPSHUFB          Z0, Z1, Z1
+	VPSLLD           $0x10, Z5, Z5
+	VPBLENDMW        Z5, Z4, K2, Z4
+	VPSHUFB          Z0, Z4, Z4
+	VPUNPCKLQDQ      Z4, Z1, Z3
+	VPUNPCKHQDQ      Z4, Z1, Z1
+	VMOVDQU32        Z3, 384(R10)
+	VMOVDQU32        Z1, 448(R10)
+	VMULSS           1284(BX), X2, X1
+	VMOVSS           X1, 512(R10)
+	ADDQ             $0x20, SI
+	ADDQ             $0x20, DI
+	ADDQ             $0x20, R8
+	ADDQ             $0x20, R9
+	ADDQ             $0x00000240, R10
+	SUBQ             $0x20, R11
+	JNZ              block498
+	JMP              quantised497
 
 masked496:
 	MOVQ (AX), BX
@@ -15957,175 +16001,187 @@ masked496:
 	ADDQ BX, R9
 
 block499:
-	MOVQ         72(AX), BX
-	MOVQ         (BX), BX
-	KMOVW        BX, K1
-	SHRQ         $0x10, BX
-	KMOVW        BX, K2
-	SHRQ         $0x10, BX
-	KMOVW        BX, K3
-	SHRQ         $0x10, BX
-	KMOVW        BX, K4
-	SHRQ         $0x10, BX
-	VCVTPH2PS.Z  (SI), K1, Z0
-	VCVTPH2PS.Z  (DI), K2, Z1
-	VCVTPH2PS.Z  (R8), K3, Z2
-	VCVTPH2PS.Z  (R9), K4, Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+68(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMULPS       Z5, Z1, Z1
-	VMULPS       Z5, Z2, Z2
-	VMULPS       Z5, Z3, Z3
-	MOVQ         64(AX), BX
-	VMULPS       (BX), Z0, Z0
-	VCVTPS2DQ    Z0, Z0
-	VMULPS       64(BX), Z1, Z1
-	VCVTPS2DQ    Z1, Z1
-	VPACKUSDW    Z1, Z0, Z0
-	VMULPS       128(BX), Z2, Z1
-	VCVTPS2DQ    Z1, Z1
-	VMULPS       192(BX), Z3, Z2
-	VCVTPS2DQ    Z2, Z2
-	VPACKUSDW    Z2, Z1, Z1
-	VPSRLW       $0x08, Z0, Z2
-	VPSRLW       $0x08, Z1, Z3
-	VPACKUSWB    Z3, Z2, Z2
-	VMOVDQU32    Z2, (R10)
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
-	VPACKUSWB    Z1, Z0, Z3
-	VMOVDQU32    Z3, 64(R10)
-	VMULSS       1184(BX), X4, X0
-	VMOVSS       X0, 384(R10)
-	MOVQ         72(AX), BX
-	MOVQ         8(BX), BX
-	KMOVW        BX, K1
-	SHRQ         $0x10, BX
-	KMOVW        BX, K2
-	SHRQ         $0x10, BX
-	KMOVW        BX, K3
-	SHRQ         $0x10, BX
-	KMOVW        BX, K4
-	SHRQ         $0x10, BX
-	VCVTPH2PS.Z  (SI), K1, Z0
-	VCVTPH2PS.Z  (DI), K2, Z1
-	VCVTPH2PS.Z  (R8), K3, Z2
-	VCVTPH2PS.Z  (R9), K4, Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+68(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMULPS       Z5, Z1, Z1
-	VMULPS       Z5, Z2, Z2
-	VMULPS       Z5, Z3, Z3
-	MOVQ         64(AX), BX
-	VMULPS       256(BX), Z0, Z0
-	VCVTPS2DQ    Z0, Z0
-	VMULPS       320(BX), Z1, Z1
-	VCVTPS2DQ    Z1, Z1
-	VPACKUSDW    Z1, Z0, Z0
-	VMULPS       384(BX), Z2, Z1
-	VCVTPS2DQ    Z1, Z1
-	VMULPS       448(BX), Z3, Z2
-	VCVTPS2DQ    Z2, Z2
-	VPACKUSDW    Z2, Z1, Z1
-	VPSRLW       $0x08, Z0, Z2
-	VPSRLW       $0x08, Z1, Z3
-	VPACKUSWB    Z3, Z2, Z2
-	VMOVDQU32    Z2, 128(R10)
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
-	VPACKUSWB    Z1, Z0, Z3
-	VMOVDQU32    Z3, 192(R10)
-	VMULSS       1188(BX), X4, X0
-	VMOVSS       X0, 388(R10)
-	MOVQ         72(AX), BX
-	MOVQ         16(BX), BX
-	KMOVW        BX, K1
-	SHRQ         $0x10, BX
-	KMOVW        BX, K2
-	SHRQ         $0x10, BX
-	KMOVW        BX, K3
-	SHRQ         $0x10, BX
-	KMOVW        BX, K4
-	SHRQ         $0x10, BX
-	VCVTPH2PS.Z  (SI), K1, Z0
-	VCVTPH2PS.Z  (DI), K2, Z1
-	VCVTPH2PS.Z  (R8), K3, Z2
-	VCVTPH2PS.Z  (R9), K4, Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+68(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMULPS       Z5, Z1, Z1
-	VMULPS       Z5, Z2, Z2
-	VMULPS       Z5, Z3, Z3
-	MOVQ         64(AX), BX
-	VMULPS       512(BX), Z0, Z0
-	VCVTPS2DQ    Z0, Z0
-	VMULPS       576(BX), Z1, Z1
-	VCVTPS2DQ    Z1, Z1
-	VPACKUSDW    Z1, Z0, Z0
-	VMULPS       640(BX), Z2, Z1
-	VCVTPS2DQ    Z1, Z1
-	VMULPS       704(BX), Z3, Z2
-	VCVTPS2DQ    Z2, Z2
-	VPACKUSDW    Z2, Z1, Z1
-	VPSRLW       $0x08, Z0, Z2
-	VPSRLW       $0x08, Z1, Z3
-	VPACKUSWB    Z3, Z2, Z2
-	VMOVDQU32    Z2, 256(R10)
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
-	VPACKUSWB    Z1, Z0, Z3
-	VMOVDQU32    Z3, 320(R10)
-	VMULSS       1192(BX), X4, X0
-	VMOVSS       X0, 392(R10)
-	ADDQ         $0x20, SI
-	ADDQ         $0x20, DI
-	ADDQ         $0x20, R8
-	ADDQ         $0x20, R9
-	ADDQ         $0x000001c0, R10
-	SUBQ         $0x20, R11
-	JNZ          block499
+	MOVQ             72(AX), BX
+	MOVQ             (BX), BX
+	KMOVW            BX, K1
+	SHRQ             $0x10, BX
+	KMOVW            BX, K3
+	SHRQ             $0x10, BX
+	KMOVW            BX, K4
+	SHRQ             $0x10, BX
+	KMOVW            BX, K5
+	SHRQ             $0x10, BX
+	VCVTPH2PS.Z      (SI), K1, Z3
+	VMOVDQU16.Z      (SI), K1, Y1
+	VCVTPH2PS.Z      (DI), K3, Z4
+	VMOVDQU16.Z      (DI), K3, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R8), K4, Z5
+	VMOVDQU16.Z      (R8), K4, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R9), K5, Z6
+	VMOVDQU16.Z      (R9), K5, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VEXTRACTI128     $0x01, Y1, X2
+	VPMAXUW          X1, X2, X2
+	VPCMPEQD         X1, X1, X1
+	VPXOR            X1, X2, X2
+	VPHMINPOSUW      X2, X2
+	VPXOR            X1, X2, X2
+	VCVTPH2PS        X2, X2
+	VMOVSS           foldConst_avx512<>+56(SB), X1
+	VMAXSS           X2, X1, X2
+	VMOVSS           foldConst_avx512<>+88(SB), X1
+	VDIVSS           X2, X1, X1
+	VBROADCASTSS     X1, Z1
+	VMULPS           Z1, Z3, Z3
+	VMULPS           Z1, Z4, Z4
+	VMULPS           Z1, Z5, Z5
+	VMULPS           Z1, Z6, Z6
+	MOVQ             64(AX), BX
+	VMOVUPS          (BX), Z1
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z3, Z1
+	VMOVUPS          64(BX), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z4, Z3
+	VMOVUPS          128(BX), Z4
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z5, Z4
+	VMOVUPS          192(BX), Z5
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z6, Z5
+	VPSLLD           $0x10, Z3, Z3
+	VPBLENDMW        Z3, Z1, K2, Z1
+	VPSHUFB          Z0, Z1, Z1
+	VPSLLD           $0x10, Z5, Z5
+	VPBLENDMW        Z5, Z4, K2, Z4
+	VPSHUFB          Z0, Z4, Z4
+	VPUNPCKLQDQ      Z4, Z1, Z3
+	VPUNPCKHQDQ      Z4, Z1, Z1
+	VMOVDQU32        Z3, (R10)
+	VMOVDQU32        Z1, 64(R10)
+	VMULSS           900(BX), X2, X1
+	VMOVSS           X1, 128(R10)
+	MOVQ             72(AX), BX
+	MOVQ             8(BX), BX
+	KMOVW            BX, K1
+	SHRQ             $0x10, BX
+	KMOVW            BX, K3
+	SHRQ             $0x10, BX
+	KMOVW            BX, K4
+	SHRQ             $0x10, BX
+	KMOVW            BX, K5
+	SHRQ             $0x10, BX
+	VCVTPH2PS.Z      (SI), K1, Z3
+	VMOVDQU16.Z      (SI), K1, Y1
+	VCVTPH2PS.Z      (DI), K3, Z4
+	VMOVDQU16.Z      (DI), K3, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R8), K4, Z5
+	VMOVDQU16.Z      (R8), K4, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R9), K5, Z6
+	VMOVDQU16.Z      (R9), K5, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VEXTRACTI128     $0x01, Y1, X2
+	VPMAXUW          X1, X2, X2
+	VPCMPEQD         X1, X1, X1
+	VPXOR            X1, X2, X2
+	VPHMINPOSUW      X2, X2
+	VPXOR            X1, X2, X2
+	VCVTPH2PS        X2, X2
+	VMOVSS           foldConst_avx512<>+56(SB), X1
+	VMAXSS           X2, X1, X2
+	VMOVSS           foldConst_avx512<>+88(SB), X1
+	VDIVSS           X2, X1, X1
+	VBROADCASTSS     X1, Z1
+	VMULPS           Z1, Z3, Z3
+	VMULPS           Z1, Z4, Z4
+	VMULPS           Z1, Z5, Z5
+	VMULPS           Z1, Z6, Z6
+	MOVQ             64(AX), BX
+	VMOVUPS          256(BX), Z1
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z3, Z1
+	VMOVUPS          320(BX), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z4, Z3
+	VMOVUPS          384(BX), Z4
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z5, Z4
+	VMOVUPS          448(BX), Z5
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z6, Z5
+	VPSLLD           $0x10, Z3, Z3
+	VPBLENDMW        Z3, Z1, K2, Z1
+	VPSHUFB          Z0, Z1, Z1
+	VPSLLD           $0x10, Z5, Z5
+	VPBLENDMW        Z5, Z4, K2, Z4
+	VPSHUFB          Z0, Z4, Z4
+	VPUNPCKLQDQ      Z4, Z1, Z3
+	VPUNPCKHQDQ      Z4, Z1, Z1
+	VMOVDQU32        Z3, 192(R10)
+	VMOVDQU32        Z1, 256(R10)
+	VMULSS           1092(BX), X2, X1
+	VMOVSS           X1, 320(R10)
+	MOVQ             72(AX), BX
+	MOVQ             16(BX), BX
+	KMOVW            BX, K1
+	SHRQ             $0x10, BX
+	KMOVW            BX, K3
+	SHRQ             $0x10, BX
+	KMOVW            BX, K4
+	SHRQ             $0x10, BX
+	KMOVW            BX, K5
+	SHRQ             $0x10, BX
+	VCVTPH2PS.Z      (SI), K1, Z3
+	VMOVDQU16.Z      (SI), K1, Y1
+	VCVTPH2PS.Z      (DI), K3, Z4
+	VMOVDQU16.Z      (DI), K3, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R8), K4, Z5
+	VMOVDQU16.Z      (R8), K4, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R9), K5, Z6
+	VMOVDQU16.Z      (R9), K5, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VEXTRACTI128     $0x01, Y1, X2
+	VPMAXUW          X1, X2, X2
+	VPCMPEQD         X1, X1, X1
+	VPXOR            X1, X2, X2
+	VPHMINPOSUW      X2, X2
+	VPXOR            X1, X2, X2
+	VCVTPH2PS        X2, X2
+	VMOVSS           foldConst_avx512<>+56(SB), X1
+	VMAXSS           X2, X1, X2
+	VMOVSS           foldConst_avx512<>+88(SB), X1
+	VDIVSS           X2, X1, X1
+	VBROADCASTSS     X1, Z1
+	VMULPS           Z1, Z3, Z3
+	VMULPS           Z1, Z4, Z4
+	VMULPS           Z1, Z5, Z5
+	VMULPS           Z1, Z6, Z6
+	MOVQ             64(AX), BX
+	VMOVUPS          512(BX), Z1
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z3, Z1
+	VMOVUPS          576(BX), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z4, Z3
+	VMOVUPS          640(BX), Z4
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z5, Z4
+	VMOVUPS          704(BX), Z5
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z6, Z5
+	VPSLLD           $0x10, Z3, Z3
+	VPBLENDMW        Z3, Z1, K2, Z1
+	VPSHUFB          Z0, Z1, Z1
+	VPSLLD           $0x10, Z5, Z5
+	VPBLENDMW        Z5, Z4, K2, Z4
+	VPSHUFB          Z0, Z4, Z4
+	VPUNPCKLQDQ      Z4, Z1, Z3
+	VPUNPCKHQDQ      Z4, Z1, Z1
+	VMOVDQU32        Z3, 384(R10)
+	VMOVDQU32        Z1, 448(R10)
+	VMULSS           1284(BX), X2, X1
+	VMOVSS           X1, 512(R10)
+	ADDQ             $0x20, SI
+	ADDQ             $0x20, DI
+	ADDQ             $0x20, R8
+	ADDQ             $0x20, R9
+	ADDQ             $0x00000240, R10
+	SUBQ             $0x20, R11
+	JNZ              block499
 
 quantised497:
 	MOVQ 56(AX), BX
@@ -16173,16 +16229,16 @@ tile501:
 	VPBROADCASTD     64(R14), Z14
 	VPDPBUSD         Z12, Z14, Z2
 	VPDPBUSD         Z13, Z14, Z3
-	VPBROADCASTD     128(R14), Z14
+	VPBROADCASTD     192(R14), Z14
 	VPDPBUSD         Z12, Z14, Z4
 	VPDPBUSD         Z13, Z14, Z5
-	VPBROADCASTD     192(R14), Z14
+	VPBROADCASTD     256(R14), Z14
 	VPDPBUSD         Z12, Z14, Z6
 	VPDPBUSD         Z13, Z14, Z7
-	VPBROADCASTD     256(R14), Z14
+	VPBROADCASTD     384(R14), Z14
 	VPDPBUSD         Z12, Z14, Z8
 	VPDPBUSD         Z13, Z14, Z9
-	VPBROADCASTD     320(R14), Z14
+	VPBROADCASTD     448(R14), Z14
 	VPDPBUSD         Z12, Z14, Z10
 	VPDPBUSD         Z13, Z14, Z11
 	VMOVDQU32        128(R13), Z12
@@ -16193,16 +16249,16 @@ tile501:
 	VPBROADCASTD     80(R14), Z14
 	VPDPBUSD         Z12, Z14, Z2
 	VPDPBUSD         Z13, Z14, Z3
-	VPBROADCASTD     144(R14), Z14
+	VPBROADCASTD     208(R14), Z14
 	VPDPBUSD         Z12, Z14, Z4
 	VPDPBUSD         Z13, Z14, Z5
-	VPBROADCASTD     208(R14), Z14
+	VPBROADCASTD     272(R14), Z14
 	VPDPBUSD         Z12, Z14, Z6
 	VPDPBUSD         Z13, Z14, Z7
-	VPBROADCASTD     272(R14), Z14
+	VPBROADCASTD     400(R14), Z14
 	VPDPBUSD         Z12, Z14, Z8
 	VPDPBUSD         Z13, Z14, Z9
-	VPBROADCASTD     336(R14), Z14
+	VPBROADCASTD     464(R14), Z14
 	VPDPBUSD         Z12, Z14, Z10
 	VPDPBUSD         Z13, Z14, Z11
 	VMOVDQU32        256(R13), Z12
@@ -16213,16 +16269,16 @@ tile501:
 	VPBROADCASTD     96(R14), Z14
 	VPDPBUSD         Z12, Z14, Z2
 	VPDPBUSD         Z13, Z14, Z3
-	VPBROADCASTD     160(R14), Z14
+	VPBROADCASTD     224(R14), Z14
 	VPDPBUSD         Z12, Z14, Z4
 	VPDPBUSD         Z13, Z14, Z5
-	VPBROADCASTD     224(R14), Z14
+	VPBROADCASTD     288(R14), Z14
 	VPDPBUSD         Z12, Z14, Z6
 	VPDPBUSD         Z13, Z14, Z7
-	VPBROADCASTD     288(R14), Z14
+	VPBROADCASTD     416(R14), Z14
 	VPDPBUSD         Z12, Z14, Z8
 	VPDPBUSD         Z13, Z14, Z9
-	VPBROADCASTD     352(R14), Z14
+	VPBROADCASTD     480(R14), Z14
 	VPDPBUSD         Z12, Z14, Z10
 	VPDPBUSD         Z13, Z14, Z11
 	VMOVDQU32        384(R13), Z12
@@ -16233,16 +16289,16 @@ tile501:
 	VPBROADCASTD     112(R14), Z14
 	VPDPBUSD         Z12, Z14, Z2
 	VPDPBUSD         Z13, Z14, Z3
-	VPBROADCASTD     176(R14), Z14
+	VPBROADCASTD     240(R14), Z14
 	VPDPBUSD         Z12, Z14, Z4
 	VPDPBUSD         Z13, Z14, Z5
-	VPBROADCASTD     240(R14), Z14
+	VPBROADCASTD     304(R14), Z14
 	VPDPBUSD         Z12, Z14, Z6
 	VPDPBUSD         Z13, Z14, Z7
-	VPBROADCASTD     304(R14), Z14
+	VPBROADCASTD     432(R14), Z14
 	VPDPBUSD         Z12, Z14, Z8
 	VPDPBUSD         Z13, Z14, Z9
-	VPBROADCASTD     368(R14), Z14
+	VPBROADCASTD     496(R14), Z14
 	VPDPBUSD         Z12, Z14, Z10
 	VPDPBUSD         Z13, Z14, Z11
 	PREFETCHT1       (R9)
@@ -16264,48 +16320,48 @@ tile501:
 	JL               tile501
 	MOVQ             96(AX), R13
 	MOVQ             BX, R12
-	VPSLLD           $0x08, Z0, Z0
-	VPADDD           Z2, Z0, Z0
-	VCVTDQ2PS        Z0, Z0
-	VMOVUPS          (R12), Z2
-	VFMADD231PS.BCST 384(SI), Z0, Z2
-	VMOVUPS          Z2, (R12)
-	VPSLLD           $0x08, Z1, Z1
-	VPADDD           Z3, Z1, Z1
-	VCVTDQ2PS        Z1, Z1
+	VPSLLD           $0x08, Z2, Z2
+	VPADDD           Z0, Z2, Z2
+	VCVTDQ2PS        Z2, Z2
+	VMOVUPS          (R12), Z0
+	VFMADD231PS.BCST 128(SI), Z2, Z0
+	VMOVUPS          Z0, (R12)
+	VPSLLD           $0x08, Z3, Z3
+	VPADDD           Z1, Z3, Z3
+	VCVTDQ2PS        Z3, Z3
 	VMOVUPS          64(R12), Z0
-	VFMADD231PS.BCST 384(SI), Z1, Z0
+	VFMADD231PS.BCST 128(SI), Z3, Z0
 	VMOVUPS          Z0, 64(R12)
 	LEAQ             (R12)(R13*4), R12
-	VPSLLD           $0x08, Z4, Z4
-	VPADDD           Z6, Z4, Z4
-	VCVTDQ2PS        Z4, Z4
+	VPSLLD           $0x08, Z6, Z6
+	VPADDD           Z4, Z6, Z6
+	VCVTDQ2PS        Z6, Z6
 	VMOVUPS          (R12), Z0
-	VFMADD231PS.BCST 388(SI), Z4, Z0
+	VFMADD231PS.BCST 320(SI), Z6, Z0
 	VMOVUPS          Z0, (R12)
-	VPSLLD           $0x08, Z5, Z5
-	VPADDD           Z7, Z5, Z5
-	VCVTDQ2PS        Z5, Z5
+	VPSLLD           $0x08, Z7, Z7
+	VPADDD           Z5, Z7, Z7
+	VCVTDQ2PS        Z7, Z7
 	VMOVUPS          64(R12), Z0
-	VFMADD231PS.BCST 388(SI), Z5, Z0
+	VFMADD231PS.BCST 320(SI), Z7, Z0
 	VMOVUPS          Z0, 64(R12)
 	LEAQ             (R12)(R13*4), R12
-	VPSLLD           $0x08, Z8, Z8
-	VPADDD           Z10, Z8, Z8
-	VCVTDQ2PS        Z8, Z8
+	VPSLLD           $0x08, Z10, Z10
+	VPADDD           Z8, Z10, Z10
+	VCVTDQ2PS        Z10, Z10
 	VMOVUPS          (R12), Z0
-	VFMADD231PS.BCST 392(SI), Z8, Z0
+	VFMADD231PS.BCST 512(SI), Z10, Z0
 	VMOVUPS          Z0, (R12)
-	VPSLLD           $0x08, Z9, Z9
-	VPADDD           Z11, Z9, Z9
-	VCVTDQ2PS        Z9, Z9
+	VPSLLD           $0x08, Z11, Z11
+	VPADDD           Z9, Z11, Z11
+	VCVTDQ2PS        Z11, Z11
 	VMOVUPS          64(R12), Z0
-	VFMADD231PS.BCST 392(SI), Z9, Z0
+	VFMADD231PS.BCST 512(SI), Z11, Z0
 	VMOVUPS          Z0, 64(R12)
 	LEAQ             (R12)(R13*4), R12
 	ADDQ             $0x00000080, BX
 	ADDQ             $0x00000200, R8
-	ADDQ             $0x000001c0, SI
+	ADDQ             $0x00000240, SI
 	SUBQ             $0x20, DI
 	JNZ              block500
 	ADDQ             $0x20, CX
@@ -16316,7 +16372,7 @@ tile501:
 	RET
 
 // func foldQ8R4AVX512(args *byte)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, CMOV, MMX+
+// Requires: AVX, AVX2, AVX512BW, AVX512DQ, AVX512F, AVX512VL, AVX512_VNNI, CMOV, F16C, MMX+
 TEXT ·foldQ8R4AVX512(SB), NOSPLIT, $0-8
 	MOVQ args+0(FP), AX
 	MOVQ 8(AX), CX
@@ -16343,148 +16399,150 @@ tile503:
 	MOVQ   32(AX), R11
 	MOVQ   96(AX), R12
 	LEAQ   (R8)(BX*1), R10
+	ADDQ   $0x10, R11
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
 
 block504:
-	VPXORD           Z4, Z4, Z4
-	VPBROADCASTD     256(R11), Z5
-	VPXORD           Z6, Z6, Z6
-	VPBROADCASTD     260(R11), Z7
-	VPXORD           Z8, Z8, Z8
-	VPBROADCASTD     264(R11), Z9
-	VPXORD           Z10, Z10, Z10
-	VPBROADCASTD     268(R11), Z11
-	PREFETCHT1       (R9)
-	VMOVDQU32        (R10), Z12
-	VPDPBUSD.BCST    (R11), Z12, Z4
-	VPDPBUSD.BCST    4(R11), Z12, Z5
-	VPDPBUSD.BCST    8(R11), Z12, Z6
-	VPDPBUSD.BCST    12(R11), Z12, Z7
-	VPDPBUSD.BCST    16(R11), Z12, Z8
-	VPDPBUSD.BCST    20(R11), Z12, Z9
-	VPDPBUSD.BCST    24(R11), Z12, Z10
-	VPDPBUSD.BCST    28(R11), Z12, Z11
-	PREFETCHT1       64(R9)
-	VMOVDQU32        64(R10), Z12
-	VPDPBUSD.BCST    32(R11), Z12, Z4
-	VPDPBUSD.BCST    36(R11), Z12, Z5
-	VPDPBUSD.BCST    40(R11), Z12, Z6
-	VPDPBUSD.BCST    44(R11), Z12, Z7
-	VPDPBUSD.BCST    48(R11), Z12, Z8
-	VPDPBUSD.BCST    52(R11), Z12, Z9
-	VPDPBUSD.BCST    56(R11), Z12, Z10
-	VPDPBUSD.BCST    60(R11), Z12, Z11
-	PREFETCHT1       128(R9)
-	VMOVDQU32        128(R10), Z12
-	VPDPBUSD.BCST    64(R11), Z12, Z4
-	VPDPBUSD.BCST    68(R11), Z12, Z5
-	VPDPBUSD.BCST    72(R11), Z12, Z6
-	VPDPBUSD.BCST    76(R11), Z12, Z7
-	VPDPBUSD.BCST    80(R11), Z12, Z8
-	VPDPBUSD.BCST    84(R11), Z12, Z9
-	VPDPBUSD.BCST    88(R11), Z12, Z10
-	VPDPBUSD.BCST    92(R11), Z12, Z11
-	PREFETCHT1       192(R9)
-	VMOVDQU32        192(R10), Z12
-	VPDPBUSD.BCST    96(R11), Z12, Z4
-	VPDPBUSD.BCST    100(R11), Z12, Z5
-	VPDPBUSD.BCST    104(R11), Z12, Z6
-	VPDPBUSD.BCST    108(R11), Z12, Z7
-	VPDPBUSD.BCST    112(R11), Z12, Z8
-	VPDPBUSD.BCST    116(R11), Z12, Z9
-	VPDPBUSD.BCST    120(R11), Z12, Z10
-	VPDPBUSD.BCST    124(R11), Z12, Z11
-	PREFETCHT1       256(R9)
-	VMOVDQU32        256(R10), Z12
-	VPDPBUSD.BCST    128(R11), Z12, Z4
-	VPDPBUSD.BCST    132(R11), Z12, Z5
-	VPDPBUSD.BCST    136(R11), Z12, Z6
-	VPDPBUSD.BCST    140(R11), Z12, Z7
-	VPDPBUSD.BCST    144(R11), Z12, Z8
-	VPDPBUSD.BCST    148(R11), Z12, Z9
-	VPDPBUSD.BCST    152(R11), Z12, Z10
-	VPDPBUSD.BCST    156(R11), Z12, Z11
-	PREFETCHT1       320(R9)
-	VMOVDQU32        320(R10), Z12
-	VPDPBUSD.BCST    160(R11), Z12, Z4
-	VPDPBUSD.BCST    164(R11), Z12, Z5
-	VPDPBUSD.BCST    168(R11), Z12, Z6
-	VPDPBUSD.BCST    172(R11), Z12, Z7
-	VPDPBUSD.BCST    176(R11), Z12, Z8
-	VPDPBUSD.BCST    180(R11), Z12, Z9
-	VPDPBUSD.BCST    184(R11), Z12, Z10
-	VPDPBUSD.BCST    188(R11), Z12, Z11
-	PREFETCHT1       384(R9)
-	VMOVDQU32        384(R10), Z12
-	VPDPBUSD.BCST    192(R11), Z12, Z4
-	VPDPBUSD.BCST    196(R11), Z12, Z5
-	VPDPBUSD.BCST    200(R11), Z12, Z6
-	VPDPBUSD.BCST    204(R11), Z12, Z7
-	VPDPBUSD.BCST    208(R11), Z12, Z8
-	VPDPBUSD.BCST    212(R11), Z12, Z9
-	VPDPBUSD.BCST    216(R11), Z12, Z10
-	VPDPBUSD.BCST    220(R11), Z12, Z11
-	PREFETCHT1       448(R9)
-	VMOVDQU32        448(R10), Z12
-	VPDPBUSD.BCST    224(R11), Z12, Z4
-	VPDPBUSD.BCST    228(R11), Z12, Z5
-	VPDPBUSD.BCST    232(R11), Z12, Z6
-	VPDPBUSD.BCST    236(R11), Z12, Z7
-	VPDPBUSD.BCST    240(R11), Z12, Z8
-	VPDPBUSD.BCST    244(R11), Z12, Z9
-	VPDPBUSD.BCST    248(R11), Z12, Z10
-	VPDPBUSD.BCST    252(R11), Z12, Z11
-	VCVTPH2PS        (R8), Z12
-	VPSLLD           $0x08, Z4, Z4
-	VPADDD           Z5, Z4, Z4
-	VCVTDQ2PS        Z4, Z4
-	VMULPS           Z12, Z4, Z4
-	VFMADD231PS.BCST 272(R11), Z4, Z0
-	VPSLLD           $0x08, Z6, Z6
-	VPADDD           Z7, Z6, Z6
-	VCVTDQ2PS        Z6, Z6
-	VMULPS           Z12, Z6, Z6
-	VFMADD231PS.BCST 276(R11), Z6, Z1
-	VPSLLD           $0x08, Z8, Z8
-	VPADDD           Z9, Z8, Z8
-	VCVTDQ2PS        Z8, Z8
-	VMULPS           Z12, Z8, Z8
-	VFMADD231PS.BCST 280(R11), Z8, Z2
-	VPSLLD           $0x08, Z10, Z10
-	VPADDD           Z11, Z10, Z10
-	VCVTDQ2PS        Z10, Z10
-	VMULPS           Z12, Z10, Z10
-	VFMADD231PS.BCST 284(R11), Z10, Z3
-	ADDQ             $0x20, R8
-	ADDQ             $0x00000200, R10
-	PREFETCHT1       512(R9)
-	ADDQ             $0x00000220, R9
-	ADDQ             $0x00000120, R11
-	SUBQ             $0x20, R12
-	JNZ              block504
-	VMOVUPS          Z0, (DI)
-	VMOVUPS          Z1, 256(DI)
-	VMOVUPS          Z2, 512(DI)
-	VMOVUPS          Z3, 768(DI)
-	ADDQ             $0x40, DI
-	INCQ             SI
-	CMPQ             SI, $0x04
-	JL               tile503
-	CMPL             112(AX), $0x00
-	JE               uncapped505
-	MOVQ             64(AX), BX
-	MOVQ             $0x00000010, SI
+	VPXORD        Z4, Z4, Z4
+	VPBROADCASTD  256(R11), Z5
+	VPXORD        Z6, Z6, Z6
+	VPBROADCASTD  260(R11), Z7
+	VPXORD        Z8, Z8, Z8
+	VPBROADCASTD  264(R11), Z9
+	VPXORD        Z10, Z10, Z10
+	VPBROADCASTD  268(R11), Z11
+	PREFETCHT1    (R9)
+	VMOVDQU32     (R10), Z12
+	VPDPBUSD.BCST (R11), Z12, Z4
+	VPDPBUSD.BCST 4(R11), Z12, Z5
+	VPDPBUSD.BCST 8(R11), Z12, Z6
+	VPDPBUSD.BCST 12(R11), Z12, Z7
+	VPDPBUSD.BCST 16(R11), Z12, Z8
+	VPDPBUSD.BCST 20(R11), Z12, Z9
+	VPDPBUSD.BCST 24(R11), Z12, Z10
+	VPDPBUSD.BCST 28(R11), Z12, Z11
+	PREFETCHT1    64(R9)
+	VMOVDQU32     64(R10), Z12
+	VPDPBUSD.BCST 32(R11), Z12, Z4
+	VPDPBUSD.BCST 36(R11), Z12, Z5
+	VPDPBUSD.BCST 40(R11), Z12, Z6
+	VPDPBUSD.BCST 44(R11), Z12, Z7
+	VPDPBUSD.BCST 48(R11), Z12, Z8
+	VPDPBUSD.BCST 52(R11), Z12, Z9
+	VPDPBUSD.BCST 56(R11), Z12, Z10
+	VPDPBUSD.BCST 60(R11), Z12, Z11
+	PREFETCHT1    128(R9)
+	VMOVDQU32     128(R10), Z12
+	VPDPBUSD.BCST 64(R11), Z12, Z4
+	VPDPBUSD.BCST 68(R11), Z12, Z5
+	VPDPBUSD.BCST 72(R11), Z12, Z6
+	VPDPBUSD.BCST 76(R11), Z12, Z7
+	VPDPBUSD.BCST 80(R11), Z12, Z8
+	VPDPBUSD.BCST 84(R11), Z12, Z9
+	VPDPBUSD.BCST 88(R11), Z12, Z10
+	VPDPBUSD.BCST 92(R11), Z12, Z11
+	PREFETCHT1    192(R9)
+	VMOVDQU32     192(R10), Z12
+	VPDPBUSD.BCST 96(R11), Z12, Z4
+	VPDPBUSD.BCST 100(R11), Z12, Z5
+	VPDPBUSD.BCST 104(R11), Z12, Z6
+	VPDPBUSD.BCST 108(R11), Z12, Z7
+	VPDPBUSD.BCST 112(R11), Z12, Z8
+	VPDPBUSD.BCST 116(R11), Z12, Z9
+	VPDPBUSD.BCST 120(R11), Z12, Z10
+	VPDPBUSD.BCST 124(R11), Z12, Z11
+	PREFETCHT1    256(R9)
+	VMOVDQU32     256(R10), Z12
+	VPDPBUSD.BCST 128(R11), Z12, Z4
+	VPDPBUSD.BCST 132(R11), Z12, Z5
+	VPDPBUSD.BCST 136(R11), Z12, Z6
+	VPDPBUSD.BCST 140(R11), Z12, Z7
+	VPDPBUSD.BCST 144(R11), Z12, Z8
+	VPDPBUSD.BCST 148(R11), Z12, Z9
+	VPDPBUSD.BCST 152(R11), Z12, Z10
+	VPDPBUSD.BCST 156(R11), Z12, Z11
+	PREFETCHT1    320(R9)
+	VMOVDQU32     320(R10), Z12
+	VPDPBUSD.BCST 160(R11), Z12, Z4
+	VPDPBUSD.BCST 164(R11), Z12, Z5
+	VPDPBUSD.BCST 168(R11), Z12, Z6
+	VPDPBUSD.BCST 172(R11), Z12, Z7
+	VPDPBUSD.BCST 176(R11), Z12, Z8
+	VPDPBUSD.BCST 180(R11), Z12, Z9
+	VPDPBUSD.BCST 184(R11), Z12, Z10
+	VPDPBUSD.BCST 188(R11), Z12, Z11
+	PREFETCHT1    384(R9)
+	VMOVDQU32     384(R10), Z12
+	VPDPBUSD.BCST 192(R11), Z12, Z4
+	VPDPBUSD.BCST 196(R11), Z12, Z5
+	VPDPBUSD.BCST 200(R11), Z12, Z6
+	VPDPBUSD.BCST 204(R11), Z12, Z7
+	VPDPBUSD.BCST 208(R11), Z12, Z8
+	VPDPBUSD.BCST 212(R11), Z12, Z9
+	VPDPBUSD.BCST 216(R11), Z12, Z10
+	VPDPBUSD.BCST 220(R11), Z12, Z11
+	PREFETCHT1    448(R9)
+	VMOVDQU32     448(R10), Z12
+	VPDPBUSD.BCST 224(R11), Z12, Z4
+	VPDPBUSD.BCST 228(R11), Z12, Z5
+	VPDPBUSD.BCST 232(R11), Z12, Z6
+	VPDPBUSD.BCST 236(R11), Z12, Z7
+	VPDPBUSD.BCST 240(R11), Z12, Z8
+	VPDPBUSD.BCST 244(R11), Z12, Z9
+	VPDPBUSD.BCST 248(R11), Z12, Z10
+	VPDPBUSD.BCST 252(R11), Z12, Z11
+	VCVTPH2PS     (R8), Z12
+	VPSLLD        $0x08, Z4, Z4
+	VPADDD        Z5, Z4, Z4
+	VCVTDQ2PS     Z4, Z4
+	VFMADD231PS   Z12, Z4, Z0
+	VPSLLD        $0x08, Z6, Z6
+	VPADDD        Z7, Z6, Z6
+	VCVTDQ2PS     Z6, Z6
+	VFMADD231PS   Z12, Z6, Z1
+	VPSLLD        $0x08, Z8, Z8
+	VPADDD        Z9, Z8, Z8
+	VCVTDQ2PS     Z8, Z8
+	VFMADD231PS   Z12, Z8, Z2
+	VPSLLD        $0x08, Z10, Z10
+	VPADDD        Z11, Z10, Z10
+	VCVTDQ2PS     Z10, Z10
+	VFMADD231PS   Z12, Z10, Z3
+	ADDQ          $0x20, R8
+	ADDQ          $0x00000200, R10
+	PREFETCHT1    512(R9)
+	ADDQ          $0x00000220, R9
+	ADDQ          $0x00000110, R11
+	SUBQ          $0x20, R12
+	JNZ           block504
+	MOVQ          32(AX), R11
+	VMULPS.BCST   (R11), Z0, Z0
+	VMOVUPS       Z0, (DI)
+	VMULPS.BCST   4(R11), Z1, Z1
+	VMOVUPS       Z1, 256(DI)
+	VMULPS.BCST   8(R11), Z2, Z2
+	VMOVUPS       Z2, 512(DI)
+	VMULPS.BCST   12(R11), Z3, Z3
+	VMOVUPS       Z3, 768(DI)
+	ADDQ          $0x40, DI
+	INCQ          SI
+	CMPQ          SI, $0x04
+	JL            tile503
+	CMPL          112(AX), $0x00
+	JE            uncapped505
+	MOVQ          64(AX), BX
+	MOVQ          $0x00000010, SI
 
 cap506:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+100(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+96(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+104(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+108(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -16495,18 +16553,18 @@ cap506:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+88(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+88(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+112(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+116(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+120(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+124(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+128(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -16707,268 +16765,275 @@ weights509:
 	VMOVUPS          Z1, (SI)
 
 next510:
-	ADDQ         $0x04, BX
-	ADDQ         $0x40, SI
-	ADDQ         $0x00000100, R8
-	ADDQ         R9, DI
-	DECQ         R10
-	JNZ          row508
-	MOVQ         64(AX), BX
-	VMOVUPS      (BX), Z0
-	VMOVUPS      64(BX), Z1
-	VMOVUPS      128(BX), Z2
-	VMOVUPS      192(BX), Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+52(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+60(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMOVUPS      Z0, (BX)
-	VMULPS       Z5, Z1, Z1
-	VMOVUPS      Z1, 64(BX)
-	VMULPS       Z5, Z2, Z2
-	VMOVUPS      Z2, 128(BX)
-	VMULPS       Z5, Z3, Z3
-	VMOVUPS      Z3, 192(BX)
-	VMULSS       foldConst_avx512<>+64(SB), X4, X4
-	VMOVSS       X4, 1568(BX)
-	VMOVUPS      256(BX), Z0
-	VMOVUPS      320(BX), Z1
-	VMOVUPS      384(BX), Z2
-	VMOVUPS      448(BX), Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+52(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+60(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMOVUPS      Z0, 256(BX)
-	VMULPS       Z5, Z1, Z1
-	VMOVUPS      Z1, 320(BX)
-	VMULPS       Z5, Z2, Z2
-	VMOVUPS      Z2, 384(BX)
-	VMULPS       Z5, Z3, Z3
-	VMOVUPS      Z3, 448(BX)
-	VMULSS       foldConst_avx512<>+64(SB), X4, X4
-	VMOVSS       X4, 1572(BX)
-	VMOVUPS      512(BX), Z0
-	VMOVUPS      576(BX), Z1
-	VMOVUPS      640(BX), Z2
-	VMOVUPS      704(BX), Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+52(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+60(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMOVUPS      Z0, 512(BX)
-	VMULPS       Z5, Z1, Z1
-	VMOVUPS      Z1, 576(BX)
-	VMULPS       Z5, Z2, Z2
-	VMOVUPS      Z2, 640(BX)
-	VMULPS       Z5, Z3, Z3
-	VMOVUPS      Z3, 704(BX)
-	VMULSS       foldConst_avx512<>+64(SB), X4, X4
-	VMOVSS       X4, 1576(BX)
-	VMOVUPS      768(BX), Z0
-	VMOVUPS      832(BX), Z1
-	VMOVUPS      896(BX), Z2
-	VMOVUPS      960(BX), Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+52(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+60(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMOVUPS      Z0, 768(BX)
-	VMULPS       Z5, Z1, Z1
-	VMOVUPS      Z1, 832(BX)
-	VMULPS       Z5, Z2, Z2
-	VMOVUPS      Z2, 896(BX)
-	VMULPS       Z5, Z3, Z3
-	VMOVUPS      Z3, 960(BX)
-	VMULSS       foldConst_avx512<>+64(SB), X4, X4
-	VMOVSS       X4, 1580(BX)
-	MOVQ         72(AX), BX
-	TESTQ        BX, BX
-	JNZ          masked513
-	MOVL         $0x0000ffff, BX
-	KMOVW        BX, K1
-	MOVQ         (AX), BX
-	MOVQ         (CX), SI
-	ADDQ         BX, SI
-	MOVQ         8(CX), DI
-	ADDQ         BX, DI
-	MOVQ         16(CX), R8
-	ADDQ         BX, R8
-	MOVQ         24(CX), R9
-	ADDQ         BX, R9
-	MOVQ         104(AX), BX
-	MOVQ         64(AX), R10
-	MOVQ         96(AX), R11
-	ADDQ         $0x00000400, R10
-	ADDQ         BX, SI
-	ADDQ         BX, DI
-	ADDQ         BX, R8
-	ADDQ         BX, R9
+	ADDQ            $0x04, BX
+	ADDQ            $0x40, SI
+	ADDQ            $0x00000100, R8
+	ADDQ            R9, DI
+	DECQ            R10
+	JNZ             row508
+	MOVQ            64(AX), BX
+	VMOVUPS         (BX), Z0
+	VMOVUPS         64(BX), Z1
+	VMOVUPS         128(BX), Z2
+	VMOVUPS         192(BX), Z3
+	VPMAXUD         Z0, Z1, Z4
+	VPMAXUD         Z2, Z3, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VSHUFF32X4      $0x4e, Z4, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VSHUFF32X4      $0xb1, Z4, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPERMILPS       $0x4e, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPERMILPS       $0xb1, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPMAXUD.BCST    foldConst_avx512<>+52(SB), Z4, Z4
+	VMOVSS          foldConst_avx512<>+60(SB), X5
+	VDIVSS          X4, X5, X5
+	VBROADCASTSS    X5, Z5
+	VMULPS          Z5, Z0, Z0
+	VMOVUPS         Z0, (BX)
+	VMULPS          Z5, Z1, Z1
+	VMOVUPS         Z1, 64(BX)
+	VMULPS          Z5, Z2, Z2
+	VMOVUPS         Z2, 128(BX)
+	VMULPS          Z5, Z3, Z3
+	VMOVUPS         Z3, 192(BX)
+	VMULSS          foldConst_avx512<>+64(SB), X4, X4
+	VMOVSS          X4, 1156(BX)
+	VMOVUPS         256(BX), Z0
+	VMOVUPS         320(BX), Z1
+	VMOVUPS         384(BX), Z2
+	VMOVUPS         448(BX), Z3
+	VPMAXUD         Z0, Z1, Z4
+	VPMAXUD         Z2, Z3, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VSHUFF32X4      $0x4e, Z4, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VSHUFF32X4      $0xb1, Z4, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPERMILPS       $0x4e, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPERMILPS       $0xb1, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPMAXUD.BCST    foldConst_avx512<>+52(SB), Z4, Z4
+	VMOVSS          foldConst_avx512<>+60(SB), X5
+	VDIVSS          X4, X5, X5
+	VBROADCASTSS    X5, Z5
+	VMULPS          Z5, Z0, Z0
+	VMOVUPS         Z0, 256(BX)
+	VMULPS          Z5, Z1, Z1
+	VMOVUPS         Z1, 320(BX)
+	VMULPS          Z5, Z2, Z2
+	VMOVUPS         Z2, 384(BX)
+	VMULPS          Z5, Z3, Z3
+	VMOVUPS         Z3, 448(BX)
+	VMULSS          foldConst_avx512<>+64(SB), X4, X4
+	VMOVSS          X4, 1348(BX)
+	VMOVUPS         512(BX), Z0
+	VMOVUPS         576(BX), Z1
+	VMOVUPS         640(BX), Z2
+	VMOVUPS         704(BX), Z3
+	VPMAXUD         Z0, Z1, Z4
+	VPMAXUD         Z2, Z3, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VSHUFF32X4      $0x4e, Z4, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VSHUFF32X4      $0xb1, Z4, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPERMILPS       $0x4e, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPERMILPS       $0xb1, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPMAXUD.BCST    foldConst_avx512<>+52(SB), Z4, Z4
+	VMOVSS          foldConst_avx512<>+60(SB), X5
+	VDIVSS          X4, X5, X5
+	VBROADCASTSS    X5, Z5
+	VMULPS          Z5, Z0, Z0
+	VMOVUPS         Z0, 512(BX)
+	VMULPS          Z5, Z1, Z1
+	VMOVUPS         Z1, 576(BX)
+	VMULPS          Z5, Z2, Z2
+	VMOVUPS         Z2, 640(BX)
+	VMULPS          Z5, Z3, Z3
+	VMOVUPS         Z3, 704(BX)
+	VMULSS          foldConst_avx512<>+64(SB), X4, X4
+	VMOVSS          X4, 1540(BX)
+	VMOVUPS         768(BX), Z0
+	VMOVUPS         832(BX), Z1
+	VMOVUPS         896(BX), Z2
+	VMOVUPS         960(BX), Z3
+	VPMAXUD         Z0, Z1, Z4
+	VPMAXUD         Z2, Z3, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VSHUFF32X4      $0x4e, Z4, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VSHUFF32X4      $0xb1, Z4, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPERMILPS       $0x4e, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPERMILPS       $0xb1, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPMAXUD.BCST    foldConst_avx512<>+52(SB), Z4, Z4
+	VMOVSS          foldConst_avx512<>+60(SB), X5
+	VDIVSS          X4, X5, X5
+	VBROADCASTSS    X5, Z5
+	VMULPS          Z5, Z0, Z0
+	VMOVUPS         Z0, 768(BX)
+	VMULPS          Z5, Z1, Z1
+	VMOVUPS         Z1, 832(BX)
+	VMULPS          Z5, Z2, Z2
+	VMOVUPS         Z2, 896(BX)
+	VMULPS          Z5, Z3, Z3
+	VMOVUPS         Z3, 960(BX)
+	VMULSS          foldConst_avx512<>+64(SB), X4, X4
+	VMOVSS          X4, 1732(BX)
+	MOVQ            72(AX), BX
+	MOVL            $0xaaaaaaaa, SI
+	KMOVD           SI, K2
+	VBROADCASTI32X4 foldConst_avx512<>+72(SB), Z0
+	TESTQ           BX, BX
+	JNZ             masked513
+	MOVL            $0x0000ffff, SI
+	KMOVW           SI, K1
+	MOVQ            (AX), BX
+	MOVQ            (CX), SI
+	ADDQ            BX, SI
+	MOVQ            8(CX), DI
+	ADDQ            BX, DI
+	MOVQ            16(CX), R8
+	ADDQ            BX, R8
+	MOVQ            24(CX), R9
+	ADDQ            BX, R9
+	MOVQ            104(AX), BX
+	MOVQ            64(AX), R10
+	MOVQ            96(AX), R11
+	ADDQ            $0x00000400, R10
+	ADDQ            BX, SI
+	ADDQ            BX, DI
+	ADDQ            BX, R8
+	ADDQ            BX, R9
 
 block515:
-	VCVTPH2PS.Z  (SI), K1, Z0
-	VCVTPH2PS.Z  (DI), K1, Z1
-	VCVTPH2PS.Z  (R8), K1, Z2
-	VCVTPH2PS.Z  (R9), K1, Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+68(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMULPS       Z5, Z1, Z1
-	VMULPS       Z5, Z2, Z2
-	VMULPS       Z5, Z3, Z3
-	MOVQ         64(AX), BX
-	VMULPS       (BX), Z0, Z5
-	VCVTPS2DQ    Z5, Z5
-	VMULPS       64(BX), Z1, Z6
-	VCVTPS2DQ    Z6, Z6
-	VPACKUSDW    Z6, Z5, Z5
-	VMULPS       128(BX), Z2, Z6
-	VCVTPS2DQ    Z6, Z6
-	VMULPS       192(BX), Z3, Z7
-	VCVTPS2DQ    Z7, Z7
-	VPACKUSDW    Z7, Z6, Z6
-	VPSRLW       $0x08, Z5, Z7
-	VPSRLW       $0x08, Z6, Z8
-	VPACKUSWB    Z8, Z7, Z7
-	VMOVDQU32    Z7, (R10)
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z5, Z5
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z6, Z6
-	VPACKUSWB    Z6, Z5, Z8
-	VMOVDQU32    Z8, 64(R10)
-	VMULSS       1568(BX), X4, X5
-	VMOVSS       X5, 512(R10)
-	MOVQ         64(AX), BX
-	VMULPS       256(BX), Z0, Z5
-	VCVTPS2DQ    Z5, Z5
-	VMULPS       320(BX), Z1, Z6
-	VCVTPS2DQ    Z6, Z6
-	VPACKUSDW    Z6, Z5, Z5
-	VMULPS       384(BX), Z2, Z6
-	VCVTPS2DQ    Z6, Z6
-	VMULPS       448(BX), Z3, Z7
-	VCVTPS2DQ    Z7, Z7
-	VPACKUSDW    Z7, Z6, Z6
-	VPSRLW       $0x08, Z5, Z7
-	VPSRLW       $0x08, Z6, Z8
-	VPACKUSWB    Z8, Z7, Z7
-	VMOVDQU32    Z7, 128(R10)
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z5, Z5
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z6, Z6
-	VPACKUSWB    Z6, Z5, Z8
-	VMOVDQU32    Z8, 192(R10)
-	VMULSS       1572(BX), X4, X5
-	VMOVSS       X5, 516(R10)
-	MOVQ         64(AX), BX
-	VMULPS       512(BX), Z0, Z5
-	VCVTPS2DQ    Z5, Z5
-	VMULPS       576(BX), Z1, Z6
-	VCVTPS2DQ    Z6, Z6
-	VPACKUSDW    Z6, Z5, Z5
-	VMULPS       640(BX), Z2, Z6
-	VCVTPS2DQ    Z6, Z6
-	VMULPS       704(BX), Z3, Z7
-	VCVTPS2DQ    Z7, Z7
-	VPACKUSDW    Z7, Z6, Z6
-	VPSRLW       $0x08, Z5, Z7
-	VPSRLW       $0x08, Z6, Z8
-	VPACKUSWB    Z8, Z7, Z7
-	VMOVDQU32    Z7, 256(R10)
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z5, Z5
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z6, Z6
-	VPACKUSWB    Z6, Z5, Z8
-	VMOVDQU32    Z8, 320(R10)
-	VMULSS       1576(BX), X4, X5
-	VMOVSS       X5, 520(R10)
-	MOVQ         64(AX), BX
-	VMULPS       768(BX), Z0, Z0
-	VCVTPS2DQ    Z0, Z0
-	VMULPS       832(BX), Z1, Z1
-	VCVTPS2DQ    Z1, Z1
-	VPACKUSDW    Z1, Z0, Z0
-	VMULPS       896(BX), Z2, Z1
-	VCVTPS2DQ    Z1, Z1
-	VMULPS       960(BX), Z3, Z2
-	VCVTPS2DQ    Z2, Z2
-	VPACKUSDW    Z2, Z1, Z1
-	VPSRLW       $0x08, Z0, Z2
-	VPSRLW       $0x08, Z1, Z3
-	VPACKUSWB    Z3, Z2, Z2
-	VMOVDQU32    Z2, 384(R10)
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
-	VPACKUSWB    Z1, Z0, Z3
-	VMOVDQU32    Z3, 448(R10)
-	VMULSS       1580(BX), X4, X0
-	VMOVSS       X0, 524(R10)
-	ADDQ         $0x20, SI
-	ADDQ         $0x20, DI
-	ADDQ         $0x20, R8
-	ADDQ         $0x20, R9
-	ADDQ         $0x00000240, R10
-	SUBQ         $0x20, R11
-	JNZ          block515
-	JMP          quantised514
+	VCVTPH2PS.Z      (SI), K1, Z3
+	VMOVDQU16.Z      (SI), K1, Y1
+	VCVTPH2PS.Z      (DI), K1, Z4
+	VMOVDQU16.Z      (DI), K1, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R8), K1, Z5
+	VMOVDQU16.Z      (R8), K1, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R9), K1, Z6
+	VMOVDQU16.Z      (R9), K1, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VEXTRACTI128     $0x01, Y1, X2
+	VPMAXUW          X1, X2, X2
+	VPCMPEQD         X1, X1, X1
+	VPXOR            X1, X2, X2
+	VPHMINPOSUW      X2, X2
+	VPXOR            X1, X2, X2
+	VCVTPH2PS        X2, X2
+	VMOVSS           foldConst_avx512<>+56(SB), X1
+	VMAXSS           X2, X1, X2
+	VMOVSS           foldConst_avx512<>+88(SB), X1
+	VDIVSS           X2, X1, X1
+	VBROADCASTSS     X1, Z1
+	VMULPS           Z1, Z3, Z3
+	VMULPS           Z1, Z4, Z4
+	VMULPS           Z1, Z5, Z5
+	VMULPS           Z1, Z6, Z6
+	MOVQ             64(AX), BX
+	VMOVUPS          (BX), Z1
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z3, Z1
+	VMOVUPS          64(BX), Z7
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z4, Z7
+	VMOVUPS          128(BX), Z8
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z5, Z8
+	VMOVUPS          192(BX), Z9
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z6, Z9
+	VPSLLD           $0x10, Z7, Z7
+	VPBLENDMW        Z7, Z1, K2, Z1
+	VPSHUFB          Z0, Z1, Z1
+	VPSLLD           $0x10, Z9, Z9
+	VPBLENDMW        Z9, Z8, K2, Z8
+	VPSHUFB          Z0, Z8, Z8
+	VPUNPCKLQDQ      Z8, Z1, Z7
+	VPUNPCKHQDQ      Z8, Z1, Z1
+	VMOVDQU32        Z7, (R10)
+	VMOVDQU32        Z1, 64(R10)
+	VMULSS           1156(BX), X2, X1
+	VMOVSS           X1, 128(R10)
+	MOVQ             64(AX), BX
+	VMOVUPS          256(BX), Z1
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z3, Z1
+	VMOVUPS          320(BX), Z7
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z4, Z7
+	VMOVUPS          384(BX), Z8
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z5, Z8
+	VMOVUPS          448(BX), Z9
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z6, Z9
+	VPSLLD           $0x10, Z7, Z7
+	VPBLENDMW        Z7, Z1, K2, Z1
+	VPSHUFB          Z0, Z1, Z1
+	VPSLLD           $0x10, Z9, Z9
+	VPBLENDMW        Z9, Z8, K2, Z8
+	VPSHUFB          Z0, Z8, Z8
+	VPUNPCKLQDQ      Z8, Z1, Z7
+	VPUNPCKHQDQ      Z8, Z1, Z1
+	VMOVDQU32        Z7, 192(R10)
+	VMOVDQU32        Z1, 256(R10)
+	VMULSS           1348(BX), X2, X1
+	VMOVSS           X1, 320(R10)
+	MOVQ             64(AX), BX
+	VMOVUPS          512(BX), Z1
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z3, Z1
+	VMOVUPS          576(BX), Z7
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z4, Z7
+	VMOVUPS          640(BX), Z8
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z5, Z8
+	VMOVUPS          704(BX), Z9
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z6, Z9
+	VPSLLD           $0x10, Z7, Z7
+	VPBLENDMW        Z7, Z1, K2, Z1
+	VPSHUFB          Z0, Z1, Z1
+	VPSLLD           $0x10, Z9, Z9
+	VPBLENDMW        Z9, Z8, K2, Z8
+	VPSHUFB          Z0, Z8, Z8
+	VPUNPCKLQDQ      Z8, Z1, Z7
+	VPUNPCKHQDQ      Z8, Z1, Z1
+	VMOVDQU32        Z7, 384(R10)
+	VMOVDQU32        Z1, 448(R10)
+	VMULSS           1540(BX), X2, X1
+	VMOVSS           X1, 512(R10)
+	MOVQ             64(AX), BX
+	VMOVUPS          768(BX), Z1
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z3, Z1
+	VMOVUPS          832(BX), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z4, Z3
+	VMOVUPS          896(BX), Z4
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z5, Z4
+	VMOVUPS          960(BX), Z5
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z6, Z5
+	VPSLLD           $0x10, Z3, Z3
+	VPBLENDMW        Z3, Z1, K2, Z1
+	VPSHUFB          Z0, Z1, Z1
+	VPSLLD           $0x10, Z5, Z5
+	VPBLENDMW        Z5, Z4, K2, Z4
+	VPSHUFB          Z0, Z4, Z4
+	VPUNPCKLQDQ      Z4, Z1, Z3
+	VPUNPCKHQDQ      Z4, Z1, Z1
+	VMOVDQU32        Z3, 576(R10)
+	VMOVDQU32        Z1, 640(R10)
+	VMULSS           1732(BX), X2, X1
+	VMOVSS           X1, 704(R10)
+	ADDQ             $0x20, SI
+	ADDQ             $0x20, DI
+	ADDQ             $0x20, R8
+	ADDQ             $0x20, R9
+	ADDQ             $0x00000300, R10
+	SUBQ             $0x20, R11
+	JNZ              block515
+	JMP              quantised514
 
 masked513:
 	MOVQ (AX), BX
@@ -16990,229 +17055,245 @@ masked513:
 	ADDQ BX, R9
 
 block516:
-	MOVQ         72(AX), BX
-	MOVQ         (BX), BX
-	KMOVW        BX, K1
-	SHRQ         $0x10, BX
-	KMOVW        BX, K2
-	SHRQ         $0x10, BX
-	KMOVW        BX, K3
-	SHRQ         $0x10, BX
-	KMOVW        BX, K4
-	SHRQ         $0x10, BX
-	VCVTPH2PS.Z  (SI), K1, Z0
-	VCVTPH2PS.Z  (DI), K2, Z1
-	VCVTPH2PS.Z  (R8), K3, Z2
-	VCVTPH2PS.Z  (R9), K4, Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+68(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMULPS       Z5, Z1, Z1
-	VMULPS       Z5, Z2, Z2
-	VMULPS       Z5, Z3, Z3
-	MOVQ         64(AX), BX
-	VMULPS       (BX), Z0, Z0
-	VCVTPS2DQ    Z0, Z0
-	VMULPS       64(BX), Z1, Z1
-	VCVTPS2DQ    Z1, Z1
-	VPACKUSDW    Z1, Z0, Z0
-	VMULPS       128(BX), Z2, Z1
-	VCVTPS2DQ    Z1, Z1
-	VMULPS       192(BX), Z3, Z2
-	VCVTPS2DQ    Z2, Z2
-	VPACKUSDW    Z2, Z1, Z1
-	VPSRLW       $0x08, Z0, Z2
-	VPSRLW       $0x08, Z1, Z3
-	VPACKUSWB    Z3, Z2, Z2
-	VMOVDQU32    Z2, (R10)
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
-	VPACKUSWB    Z1, Z0, Z3
-	VMOVDQU32    Z3, 64(R10)
-	VMULSS       1568(BX), X4, X0
-	VMOVSS       X0, 512(R10)
-	MOVQ         72(AX), BX
-	MOVQ         8(BX), BX
-	KMOVW        BX, K1
-	SHRQ         $0x10, BX
-	KMOVW        BX, K2
-	SHRQ         $0x10, BX
-	KMOVW        BX, K3
-	SHRQ         $0x10, BX
-	KMOVW        BX, K4
-	SHRQ         $0x10, BX
-	VCVTPH2PS.Z  (SI), K1, Z0
-	VCVTPH2PS.Z  (DI), K2, Z1
-	VCVTPH2PS.Z  (R8), K3, Z2
-	VCVTPH2PS.Z  (R9), K4, Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+68(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMULPS       Z5, Z1, Z1
-	VMULPS       Z5, Z2, Z2
-	VMULPS       Z5, Z3, Z3
-	MOVQ         64(AX), BX
-	VMULPS       256(BX), Z0, Z0
-	VCVTPS2DQ    Z0, Z0
-	VMULPS       320(BX), Z1, Z1
-	VCVTPS2DQ    Z1, Z1
-	VPACKUSDW    Z1, Z0, Z0
-	VMULPS       384(BX), Z2, Z1
-	VCVTPS2DQ    Z1, Z1
-	VMULPS       448(BX), Z3, Z2
-	VCVTPS2DQ    Z2, Z2
-	VPACKUSDW    Z2, Z1, Z1
-	VPSRLW       $0x08, Z0, Z2
-	VPSRLW       $0x08, Z1, Z3
-	VPACKUSWB    Z3, Z2, Z2
-	VMOVDQU32    Z2, 128(R10)
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
-	VPACKUSWB    Z1, Z0, Z3
-	VMOVDQU32    Z3, 192(R10)
-	VMULSS       1572(BX), X4, X0
-	VMOVSS       X0, 516(R10)
-	MOVQ         72(AX), BX
-	MOVQ         16(BX), BX
-	KMOVW        BX, K1
-	SHRQ         $0x10, BX
-	KMOVW        BX, K2
-	SHRQ         $0x10, BX
-	KMOVW        BX, K3
-	SHRQ         $0x10, BX
-	KMOVW        BX, K4
-	SHRQ         $0x10, BX
-	VCVTPH2PS.Z  (SI), K1, Z0
-	VCVTPH2PS.Z  (DI), K2, Z1
-	VCVTPH2PS.Z  (R8), K3, Z2
-	VCVTPH2PS.Z  (R9), K4, Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+68(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMULPS       Z5, Z1, Z1
-	VMULPS       Z5, Z2, Z2
-	VMULPS       Z5, Z3, Z3
-	MOVQ         64(AX), BX
-	VMULPS       512(BX), Z0, Z0
-	VCVTPS2DQ    Z0, Z0
-	VMULPS       576(BX), Z1, Z1
-	VCVTPS2DQ    Z1, Z1
-	VPACKUSDW    Z1, Z0, Z0
-	VMULPS       640(BX), Z2, Z1
-	VCVTPS2DQ    Z1, Z1
-	VMULPS       704(BX), Z3, Z2
-	VCVTPS2DQ    Z2, Z2
-	VPACKUSDW    Z2, Z1, Z1
-	VPSRLW       $0x08, Z0, Z2
-	VPSRLW       $0x08, Z1, Z3
-	VPACKUSWB    Z3, Z2, Z2
-	VMOVDQU32    Z2, 256(R10)
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
-	VPACKUSWB    Z1, Z0, Z3
-	VMOVDQU32    Z3, 320(R10)
-	VMULSS       1576(BX), X4, X0
-	VMOVSS       X0, 520(R10)
-	MOVQ         72(AX), BX
-	MOVQ         24(BX), BX
-	KMOVW        BX, K1
-	SHRQ         $0x10, BX
-	KMOVW        BX, K2
-	SHRQ         $0x10, BX
-	KMOVW        BX, K3
-	SHRQ         $0x10, BX
-	KMOVW        BX, K4
-	SHRQ         $0x10, BX
-	VCVTPH2PS.Z  (SI), K1, Z0
-	VCVTPH2PS.Z  (DI), K2, Z1
-	VCVTPH2PS.Z  (R8), K3, Z2
-	VCVTPH2PS.Z  (R9), K4, Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+68(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMULPS       Z5, Z1, Z1
-	VMULPS       Z5, Z2, Z2
-	VMULPS       Z5, Z3, Z3
-	MOVQ         64(AX), BX
-	VMULPS       768(BX), Z0, Z0
-	VCVTPS2DQ    Z0, Z0
-	VMULPS       832(BX), Z1, Z1
-	VCVTPS2DQ    Z1, Z1
-	VPACKUSDW    Z1, Z0, Z0
-	VMULPS       896(BX), Z2, Z1
-	VCVTPS2DQ    Z1, Z1
-	VMULPS       960(BX), Z3, Z2
-	VCVTPS2DQ    Z2, Z2
-	VPACKUSDW    Z2, Z1, Z1
-	VPSRLW       $0x08, Z0, Z2
-	VPSRLW       $0x08, Z1, Z3
-	VPACKUSWB    Z3, Z2, Z2
-	VMOVDQU32    Z2, 384(R10)
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
-	VPACKUSWB    Z1, Z0, Z3
-	VMOVDQU32    Z3, 448(R10)
-	VMULSS       1580(BX), X4, X0
-	VMOVSS       X0, 524(R10)
-	ADDQ         $0x20, SI
-	ADDQ         $0x20, DI
-	ADDQ         $0x20, R8
-	ADDQ         $0x20, R9
-	ADDQ         $0x00000240, R10
-	SUBQ         $0x20, R11
-	JNZ          block516
+	MOVQ             72(AX), BX
+	MOVQ             (BX), BX
+	KMOVW            BX, K1
+	SHRQ             $0x10, BX
+	KMOVW            BX, K3
+	SHRQ             $0x10, BX
+	KMOVW            BX, K4
+	SHRQ             $0x10, BX
+	KMOVW            BX, K5
+	SHRQ             $0x10, BX
+	VCVTPH2PS.Z      (SI), K1, Z3
+	VMOVDQU16.Z      (SI), K1, Y1
+	VCVTPH2PS.Z      (DI), K3, Z4
+	VMOVDQU16.Z      (DI), K3, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R8), K4, Z5
+	VMOVDQU16.Z      (R8), K4, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R9), K5, Z6
+	VMOVDQU16.Z      (R9), K5, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VEXTRACTI128     $0x01, Y1, X2
+	VPMAXUW          X1, X2, X2
+	VPCMPEQD         X1, X1, X1
+	VPXOR            X1, X2, X2
+	VPHMINPOSUW      X2, X2
+	VPXOR            X1, X2, X2
+	VCVTPH2PS        X2, X2
+	VMOVSS           foldConst_avx512<>+56(SB), X1
+	VMAXSS           X2, X1, X2
+	VMOVSS           foldConst_avx512<>+88(SB), X1
+	VDIVSS           X2, X1, X1
+	VBROADCASTSS     X1, Z1
+	VMULPS           Z1, Z3, Z3
+	VMULPS           Z1, Z4, Z4
+	VMULPS           Z1, Z5, Z5
+	VMULPS           Z1, Z6, Z6
+	MOVQ             64(AX), BX
+	VMOVUPS          (BX), Z1
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z3, Z1
+	VMOVUPS          64(BX), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z4, Z3
+	VMOVUPS          128(BX), Z4
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z5, Z4
+	VMOVUPS          192(BX), Z5
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z6, Z5
+	VPSLLD           $0x10, Z3, Z3
+	VPBLENDMW        Z3, Z1, K2, Z1
+	VPSHUFB          Z0, Z1, Z1
+	VPSLLD           $0x10, Z5, Z5
+	VPBLENDMW        Z5, Z4, K2, Z4
+	VPSHUFB          Z0, Z4, Z4
+	VPUNPCKLQDQ      Z4, Z1, Z3
+	VPUNPCKHQDQ      Z4, Z1, Z1
+	VMOVDQU32        Z3, (R10)
+	VMOVDQU32        Z1, 64(R10)
+	VMULSS           1156(BX), X2, X1
+	VMOVSS           X1, 128(R10)
+	MOVQ             72(AX), BX
+	MOVQ             8(BX), BX
+	KMOVW            BX, K1
+	SHRQ             $0x10, BX
+	KMOVW            BX, K3
+	SHRQ             $0x10, BX
+	KMOVW            BX, K4
+	SHRQ             $0x10, BX
+	KMOVW            BX, K5
+	SHRQ             $0x10, BX
+	VCVTPH2PS.Z      (SI), K1, Z3
+	VMOVDQU16.Z      (SI), K1, Y1
+	VCVTPH2PS.Z      (DI), K3, Z4
+	VMOVDQU16.Z      (DI), K3, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R8), K4, Z5
+	VMOVDQU16.Z      (R8), K4, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R9), K5, Z6
+	VMOVDQU16.Z      (R9), K5, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VEXTRACTI128     $0x01, Y1, X2
+	VPMAXUW          X1, X2, X2
+	VPCMPEQD         X1, X1, X1
+	VPXOR            X1, X2, X2
+	VPHMINPOSUW      X2, X2
+	VPXOR            X1, X2, X2
+	VCVTPH2PS        X2, X2
+	VMOVSS           foldConst_avx512<>+56(SB), X1
+	VMAXSS           X2, X1, X2
+	VMOVSS           foldConst_avx512<>+88(SB), X1
+	VDIVSS           X2, X1, X1
+	VBROADCASTSS     X1, Z1
+	VMULPS           Z1, Z3, Z3
+	VMULPS           Z1, Z4, Z4
+	VMULPS           Z1, Z5, Z5
+	VMULPS           Z1, Z6, Z6
+	MOVQ             64(AX), BX
+	VMOVUPS          256(BX), Z1
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z3, Z1
+	VMOVUPS          320(BX), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z4, Z3
+	VMOVUPS          384(BX), Z4
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z5, Z4
+	VMOVUPS          448(BX), Z5
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z6, Z5
+	VPSLLD           $0x10, Z3, Z3
+	VPBLENDMW        Z3, Z1, K2, Z1
+	VPSHUFB          Z0, Z1, Z1
+	VPSLLD           $0x10, Z5, Z5
+	VPBLENDMW        Z5, Z4, K2, Z4
+	VPSHUFB          Z0, Z4, Z4
+	VPUNPCKLQDQ      Z4, Z1, Z3
+	VPUNPCKHQDQ      Z4, Z1, Z1
+	VMOVDQU32        Z3, 192(R10)
+	VMOVDQU32        Z1, 256(R10)
+	VMULSS           1348(BX), X2, X1
+	VMOVSS           X1, 320(R10)
+	MOVQ             72(AX), BX
+	MOVQ             16(BX), BX
+	KMOVW            BX, K1
+	SHRQ             $0x10, BX
+	KMOVW            BX, K3
+	SHRQ             $0x10, BX
+	KMOVW            BX, K4
+	SHRQ             $0x10, BX
+	KMOVW            BX, K5
+	SHRQ             $0x10, BX
+	VCVTPH2PS.Z      (SI), K1, Z3
+	VMOVDQU16.Z      (SI), K1, Y1
+	VCVTPH2PS.Z      (DI), K3, Z4
+	VMOVDQU16.Z      (DI), K3, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R8), K4, Z5
+	VMOVDQU16.Z      (R8), K4, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R9), K5, Z6
+	VMOVDQU16.Z      (R9), K5, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VEXTRACTI128     $0x01, Y1, X2
+	VPMAXUW          X1, X2, X2
+	VPCMPEQD         X1, X1, X1
+	VPXOR            X1, X2, X2
+	VPHMINPOSUW      X2, X2
+	VPXOR            X1, X2, X2
+	VCVTPH2PS        X2, X2
+	VMOVSS           foldConst_avx512<>+56(SB), X1
+	VMAXSS           X2, X1, X2
+	VMOVSS           foldConst_avx512<>+88(SB), X1
+	VDIVSS           X2, X1, X1
+	VBROADCASTSS     X1, Z1
+	VMULPS           Z1, Z3, Z3
+	VMULPS           Z1, Z4, Z4
+	VMULPS           Z1, Z5, Z5
+	VMULPS           Z1, Z6, Z6
+	MOVQ             64(AX), BX
+	VMOVUPS          512(BX), Z1
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z3, Z1
+	VMOVUPS          576(BX), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z4, Z3
+	VMOVUPS          640(BX), Z4
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z5, Z4
+	VMOVUPS          704(BX), Z5
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z6, Z5
+	VPSLLD           $0x10, Z3, Z3
+	VPBLENDMW        Z3, Z1, K2, Z1
+	VPSHUFB          Z0, Z1, Z1
+	VPSLLD           $0x10, Z5, Z5
+	VPBLENDMW        Z5, Z4, K2, Z4
+	VPSHUFB          Z0, Z4, Z4
+	VPUNPCKLQDQ      Z4, Z1, Z3
+	VPUNPCKHQDQ      Z4, Z1, Z1
+	VMOVDQU32        Z3, 384(R10)
+	VMOVDQU32        Z1, 448(R10)
+	VMULSS           1540(BX), X2, X1
+	VMOVSS           X1, 512(R10)
+	MOVQ             72(AX), BX
+	MOVQ             24(BX), BX
+	KMOVW            BX, K1
+	SHRQ             $0x10, BX
+	KMOVW            BX, K3
+	SHRQ             $0x10, BX
+	KMOVW            BX, K4
+	SHRQ             $0x10, BX
+	KMOVW            BX, K5
+	SHRQ             $0x10, BX
+	VCVTPH2PS.Z      (SI), K1, Z3
+	VMOVDQU16.Z      (SI), K1, Y1
+	VCVTPH2PS.Z      (DI), K3, Z4
+	VMOVDQU16.Z      (DI), K3, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R8), K4, Z5
+	VMOVDQU16.Z      (R8), K4, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R9), K5, Z6
+	VMOVDQU16.Z      (R9), K5, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VEXTRACTI128     $0x01, Y1, X2
+	VPMAXUW          X1, X2, X2
+	VPCMPEQD         X1, X1, X1
+	VPXOR            X1, X2, X2
+	VPHMINPOSUW      X2, X2
+	VPXOR            X1, X2, X2
+	VCVTPH2PS        X2, X2
+	VMOVSS           foldConst_avx512<>+56(SB), X1
+	VMAXSS           X2, X1, X2
+	VMOVSS           foldConst_avx512<>+88(SB), X1
+	VDIVSS           X2, X1, X1
+	VBROADCASTSS     X1, Z1
+	VMULPS           Z1, Z3, Z3
+	VMULPS           Z1, Z4, Z4
+	VMULPS           Z1, Z5, Z5
+	VMULPS           Z1, Z6, Z6
+	MOVQ             64(AX), BX
+	VMOVUPS          768(BX), Z1
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z3, Z1
+	VMOVUPS          832(BX), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z4, Z3
+	VMOVUPS          896(BX), Z4
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z5, Z4
+	VMOVUPS          960(BX), Z5
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z6, Z5
+	VPSLLD           $0x10, Z3, Z3
+	VPBLENDMW        Z3, Z1, K2, Z1
+	VPSHUFB          Z0, Z1, Z1
+	VPSLLD           $0x10, Z5, Z5
+	VPBLENDMW        Z5, Z4, K2, Z4
+	VPSHUFB          Z0, Z4, Z4
+	VPUNPCKLQDQ      Z4, Z1, Z3
+	VPUNPCKHQDQ      Z4, Z1, Z1
+	VMOVDQU32        Z3, 576(R10)
+	VMOVDQU32        Z1, 640(R10)
+	VMULSS           1732(BX), X2, X1
+	VMOVSS           X1, 704(R10)
+	ADDQ             $0x20, SI
+	ADDQ             $0x20, DI
+	ADDQ             $0x20, R8
+	ADDQ             $0x20, R9
+	ADDQ             $0x00000300, R10
+	SUBQ             $0x20, R11
+	JNZ              block516
 
 quantised514:
 	MOVQ 56(AX), BX
@@ -17264,22 +17345,22 @@ tile518:
 	VPBROADCASTD     64(R14), Z18
 	VPDPBUSD         Z16, Z18, Z2
 	VPDPBUSD         Z17, Z18, Z3
-	VPBROADCASTD     128(R14), Z18
+	VPBROADCASTD     192(R14), Z18
 	VPDPBUSD         Z16, Z18, Z4
 	VPDPBUSD         Z17, Z18, Z5
-	VPBROADCASTD     192(R14), Z18
+	VPBROADCASTD     256(R14), Z18
 	VPDPBUSD         Z16, Z18, Z6
 	VPDPBUSD         Z17, Z18, Z7
-	VPBROADCASTD     256(R14), Z18
+	VPBROADCASTD     384(R14), Z18
 	VPDPBUSD         Z16, Z18, Z8
 	VPDPBUSD         Z17, Z18, Z9
-	VPBROADCASTD     320(R14), Z18
+	VPBROADCASTD     448(R14), Z18
 	VPDPBUSD         Z16, Z18, Z10
 	VPDPBUSD         Z17, Z18, Z11
-	VPBROADCASTD     384(R14), Z18
+	VPBROADCASTD     576(R14), Z18
 	VPDPBUSD         Z16, Z18, Z12
 	VPDPBUSD         Z17, Z18, Z13
-	VPBROADCASTD     448(R14), Z18
+	VPBROADCASTD     640(R14), Z18
 	VPDPBUSD         Z16, Z18, Z14
 	VPDPBUSD         Z17, Z18, Z15
 	VMOVDQU32        128(R13), Z16
@@ -17290,22 +17371,22 @@ tile518:
 	VPBROADCASTD     80(R14), Z18
 	VPDPBUSD         Z16, Z18, Z2
 	VPDPBUSD         Z17, Z18, Z3
-	VPBROADCASTD     144(R14), Z18
+	VPBROADCASTD     208(R14), Z18
 	VPDPBUSD         Z16, Z18, Z4
 	VPDPBUSD         Z17, Z18, Z5
-	VPBROADCASTD     208(R14), Z18
+	VPBROADCASTD     272(R14), Z18
 	VPDPBUSD         Z16, Z18, Z6
 	VPDPBUSD         Z17, Z18, Z7
-	VPBROADCASTD     272(R14), Z18
+	VPBROADCASTD     400(R14), Z18
 	VPDPBUSD         Z16, Z18, Z8
 	VPDPBUSD         Z17, Z18, Z9
-	VPBROADCASTD     336(R14), Z18
+	VPBROADCASTD     464(R14), Z18
 	VPDPBUSD         Z16, Z18, Z10
 	VPDPBUSD         Z17, Z18, Z11
-	VPBROADCASTD     400(R14), Z18
+	VPBROADCASTD     592(R14), Z18
 	VPDPBUSD         Z16, Z18, Z12
 	VPDPBUSD         Z17, Z18, Z13
-	VPBROADCASTD     464(R14), Z18
+	VPBROADCASTD     656(R14), Z18
 	VPDPBUSD         Z16, Z18, Z14
 	VPDPBUSD         Z17, Z18, Z15
 	VMOVDQU32        256(R13), Z16
@@ -17316,22 +17397,22 @@ tile518:
 	VPBROADCASTD     96(R14), Z18
 	VPDPBUSD         Z16, Z18, Z2
 	VPDPBUSD         Z17, Z18, Z3
-	VPBROADCASTD     160(R14), Z18
+	VPBROADCASTD     224(R14), Z18
 	VPDPBUSD         Z16, Z18, Z4
 	VPDPBUSD         Z17, Z18, Z5
-	VPBROADCASTD     224(R14), Z18
+	VPBROADCASTD     288(R14), Z18
 	VPDPBUSD         Z16, Z18, Z6
 	VPDPBUSD         Z17, Z18, Z7
-	VPBROADCASTD     288(R14), Z18
+	VPBROADCASTD     416(R14), Z18
 	VPDPBUSD         Z16, Z18, Z8
 	VPDPBUSD         Z17, Z18, Z9
-	VPBROADCASTD     352(R14), Z18
+	VPBROADCASTD     480(R14), Z18
 	VPDPBUSD         Z16, Z18, Z10
 	VPDPBUSD         Z17, Z18, Z11
-	VPBROADCASTD     416(R14), Z18
+	VPBROADCASTD     608(R14), Z18
 	VPDPBUSD         Z16, Z18, Z12
 	VPDPBUSD         Z17, Z18, Z13
-	VPBROADCASTD     480(R14), Z18
+	VPBROADCASTD     672(R14), Z18
 	VPDPBUSD         Z16, Z18, Z14
 	VPDPBUSD         Z17, Z18, Z15
 	VMOVDQU32        384(R13), Z16
@@ -17342,22 +17423,22 @@ tile518:
 	VPBROADCASTD     112(R14), Z18
 	VPDPBUSD         Z16, Z18, Z2
 	VPDPBUSD         Z17, Z18, Z3
-	VPBROADCASTD     176(R14), Z18
+	VPBROADCASTD     240(R14), Z18
 	VPDPBUSD         Z16, Z18, Z4
 	VPDPBUSD         Z17, Z18, Z5
-	VPBROADCASTD     240(R14), Z18
+	VPBROADCASTD     304(R14), Z18
 	VPDPBUSD         Z16, Z18, Z6
 	VPDPBUSD         Z17, Z18, Z7
-	VPBROADCASTD     304(R14), Z18
+	VPBROADCASTD     432(R14), Z18
 	VPDPBUSD         Z16, Z18, Z8
 	VPDPBUSD         Z17, Z18, Z9
-	VPBROADCASTD     368(R14), Z18
+	VPBROADCASTD     496(R14), Z18
 	VPDPBUSD         Z16, Z18, Z10
 	VPDPBUSD         Z17, Z18, Z11
-	VPBROADCASTD     432(R14), Z18
+	VPBROADCASTD     624(R14), Z18
 	VPDPBUSD         Z16, Z18, Z12
 	VPDPBUSD         Z17, Z18, Z13
-	VPBROADCASTD     496(R14), Z18
+	VPBROADCASTD     688(R14), Z18
 	VPDPBUSD         Z16, Z18, Z14
 	VPDPBUSD         Z17, Z18, Z15
 	PREFETCHT1       (R9)
@@ -17379,61 +17460,61 @@ tile518:
 	JL               tile518
 	MOVQ             96(AX), R13
 	MOVQ             BX, R12
-	VPSLLD           $0x08, Z0, Z0
-	VPADDD           Z2, Z0, Z0
-	VCVTDQ2PS        Z0, Z0
-	VMOVUPS          (R12), Z2
-	VFMADD231PS.BCST 512(SI), Z0, Z2
-	VMOVUPS          Z2, (R12)
-	VPSLLD           $0x08, Z1, Z1
-	VPADDD           Z3, Z1, Z1
-	VCVTDQ2PS        Z1, Z1
+	VPSLLD           $0x08, Z2, Z2
+	VPADDD           Z0, Z2, Z2
+	VCVTDQ2PS        Z2, Z2
+	VMOVUPS          (R12), Z0
+	VFMADD231PS.BCST 128(SI), Z2, Z0
+	VMOVUPS          Z0, (R12)
+	VPSLLD           $0x08, Z3, Z3
+	VPADDD           Z1, Z3, Z3
+	VCVTDQ2PS        Z3, Z3
 	VMOVUPS          64(R12), Z0
-	VFMADD231PS.BCST 512(SI), Z1, Z0
+	VFMADD231PS.BCST 128(SI), Z3, Z0
 	VMOVUPS          Z0, 64(R12)
 	LEAQ             (R12)(R13*4), R12
-	VPSLLD           $0x08, Z4, Z4
-	VPADDD           Z6, Z4, Z4
-	VCVTDQ2PS        Z4, Z4
+	VPSLLD           $0x08, Z6, Z6
+	VPADDD           Z4, Z6, Z6
+	VCVTDQ2PS        Z6, Z6
 	VMOVUPS          (R12), Z0
-	VFMADD231PS.BCST 516(SI), Z4, Z0
+	VFMADD231PS.BCST 320(SI), Z6, Z0
 	VMOVUPS          Z0, (R12)
-	VPSLLD           $0x08, Z5, Z5
-	VPADDD           Z7, Z5, Z5
-	VCVTDQ2PS        Z5, Z5
+	VPSLLD           $0x08, Z7, Z7
+	VPADDD           Z5, Z7, Z7
+	VCVTDQ2PS        Z7, Z7
 	VMOVUPS          64(R12), Z0
-	VFMADD231PS.BCST 516(SI), Z5, Z0
+	VFMADD231PS.BCST 320(SI), Z7, Z0
 	VMOVUPS          Z0, 64(R12)
 	LEAQ             (R12)(R13*4), R12
-	VPSLLD           $0x08, Z8, Z8
-	VPADDD           Z10, Z8, Z8
-	VCVTDQ2PS        Z8, Z8
+	VPSLLD           $0x08, Z10, Z10
+	VPADDD           Z8, Z10, Z10
+	VCVTDQ2PS        Z10, Z10
 	VMOVUPS          (R12), Z0
-	VFMADD231PS.BCST 520(SI), Z8, Z0
+	VFMADD231PS.BCST 512(SI), Z10, Z0
 	VMOVUPS          Z0, (R12)
-	VPSLLD           $0x08, Z9, Z9
-	VPADDD           Z11, Z9, Z9
-	VCVTDQ2PS        Z9, Z9
+	VPSLLD           $0x08, Z11, Z11
+	VPADDD           Z9, Z11, Z11
+	VCVTDQ2PS        Z11, Z11
 	VMOVUPS          64(R12), Z0
-	VFMADD231PS.BCST 520(SI), Z9, Z0
+	VFMADD231PS.BCST 512(SI), Z11, Z0
 	VMOVUPS          Z0, 64(R12)
 	LEAQ             (R12)(R13*4), R12
-	VPSLLD           $0x08, Z12, Z12
-	VPADDD           Z14, Z12, Z12
-	VCVTDQ2PS        Z12, Z12
+	VPSLLD           $0x08, Z14, Z14
+	VPADDD           Z12, Z14, Z14
+	VCVTDQ2PS        Z14, Z14
 	VMOVUPS          (R12), Z0
-	VFMADD231PS.BCST 524(SI), Z12, Z0
+	VFMADD231PS.BCST 704(SI), Z14, Z0
 	VMOVUPS          Z0, (R12)
-	VPSLLD           $0x08, Z13, Z13
-	VPADDD           Z15, Z13, Z13
-	VCVTDQ2PS        Z13, Z13
+	VPSLLD           $0x08, Z15, Z15
+	VPADDD           Z13, Z15, Z15
+	VCVTDQ2PS        Z15, Z15
 	VMOVUPS          64(R12), Z0
-	VFMADD231PS.BCST 524(SI), Z13, Z0
+	VFMADD231PS.BCST 704(SI), Z15, Z0
 	VMOVUPS          Z0, 64(R12)
 	LEAQ             (R12)(R13*4), R12
 	ADDQ             $0x00000080, BX
 	ADDQ             $0x00000200, R8
-	ADDQ             $0x00000240, SI
+	ADDQ             $0x00000300, SI
 	SUBQ             $0x20, DI
 	JNZ              block517
 	ADDQ             $0x20, CX
@@ -17444,7 +17525,7 @@ tile518:
 	RET
 
 // func foldQ8R5AVX512(args *byte)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, CMOV, MMX+
+// Requires: AVX, AVX2, AVX512BW, AVX512DQ, AVX512F, AVX512VL, AVX512_VNNI, CMOV, F16C, MMX+
 TEXT ·foldQ8R5AVX512(SB), NOSPLIT, $0-8
 	MOVQ args+0(FP), AX
 	MOVQ 8(AX), CX
@@ -17471,6 +17552,7 @@ tile520:
 	MOVQ   32(AX), R11
 	MOVQ   96(AX), R12
 	LEAQ   (R8)(BX*1), R10
+	ADDQ   $0x14, R11
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -17478,166 +17560,167 @@ tile520:
 	VPXORD Z4, Z4, Z4
 
 block521:
-	VPXORD           Z5, Z5, Z5
-	VPBROADCASTD     320(R11), Z6
-	VPXORD           Z7, Z7, Z7
-	VPBROADCASTD     324(R11), Z8
-	VPXORD           Z9, Z9, Z9
-	VPBROADCASTD     328(R11), Z10
-	VPXORD           Z11, Z11, Z11
-	VPBROADCASTD     332(R11), Z12
-	VPXORD           Z13, Z13, Z13
-	VPBROADCASTD     336(R11), Z14
-	PREFETCHT1       (R9)
-	VMOVDQU32        (R10), Z15
-	VPDPBUSD.BCST    (R11), Z15, Z5
-	VPDPBUSD.BCST    4(R11), Z15, Z6
-	VPDPBUSD.BCST    8(R11), Z15, Z7
-	VPDPBUSD.BCST    12(R11), Z15, Z8
-	VPDPBUSD.BCST    16(R11), Z15, Z9
-	VPDPBUSD.BCST    20(R11), Z15, Z10
-	VPDPBUSD.BCST    24(R11), Z15, Z11
-	VPDPBUSD.BCST    28(R11), Z15, Z12
-	VPDPBUSD.BCST    32(R11), Z15, Z13
-	VPDPBUSD.BCST    36(R11), Z15, Z14
-	PREFETCHT1       64(R9)
-	VMOVDQU32        64(R10), Z15
-	VPDPBUSD.BCST    40(R11), Z15, Z5
-	VPDPBUSD.BCST    44(R11), Z15, Z6
-	VPDPBUSD.BCST    48(R11), Z15, Z7
-	VPDPBUSD.BCST    52(R11), Z15, Z8
-	VPDPBUSD.BCST    56(R11), Z15, Z9
-	VPDPBUSD.BCST    60(R11), Z15, Z10
-	VPDPBUSD.BCST    64(R11), Z15, Z11
-	VPDPBUSD.BCST    68(R11), Z15, Z12
-	VPDPBUSD.BCST    72(R11), Z15, Z13
-	VPDPBUSD.BCST    76(R11), Z15, Z14
-	PREFETCHT1       128(R9)
-	VMOVDQU32        128(R10), Z15
-	VPDPBUSD.BCST    80(R11), Z15, Z5
-	VPDPBUSD.BCST    84(R11), Z15, Z6
-	VPDPBUSD.BCST    88(R11), Z15, Z7
-	VPDPBUSD.BCST    92(R11), Z15, Z8
-	VPDPBUSD.BCST    96(R11), Z15, Z9
-	VPDPBUSD.BCST    100(R11), Z15, Z10
-	VPDPBUSD.BCST    104(R11), Z15, Z11
-	VPDPBUSD.BCST    108(R11), Z15, Z12
-	VPDPBUSD.BCST    112(R11), Z15, Z13
-	VPDPBUSD.BCST    116(R11), Z15, Z14
-	PREFETCHT1       192(R9)
-	VMOVDQU32        192(R10), Z15
-	VPDPBUSD.BCST    120(R11), Z15, Z5
-	VPDPBUSD.BCST    124(R11), Z15, Z6
-	VPDPBUSD.BCST    128(R11), Z15, Z7
-	VPDPBUSD.BCST    132(R11), Z15, Z8
-	VPDPBUSD.BCST    136(R11), Z15, Z9
-	VPDPBUSD.BCST    140(R11), Z15, Z10
-	VPDPBUSD.BCST    144(R11), Z15, Z11
-	VPDPBUSD.BCST    148(R11), Z15, Z12
-	VPDPBUSD.BCST    152(R11), Z15, Z13
-	VPDPBUSD.BCST    156(R11), Z15, Z14
-	PREFETCHT1       256(R9)
-	VMOVDQU32        256(R10), Z15
-	VPDPBUSD.BCST    160(R11), Z15, Z5
-	VPDPBUSD.BCST    164(R11), Z15, Z6
-	VPDPBUSD.BCST    168(R11), Z15, Z7
-	VPDPBUSD.BCST    172(R11), Z15, Z8
-	VPDPBUSD.BCST    176(R11), Z15, Z9
-	VPDPBUSD.BCST    180(R11), Z15, Z10
-	VPDPBUSD.BCST    184(R11), Z15, Z11
-	VPDPBUSD.BCST    188(R11), Z15, Z12
-	VPDPBUSD.BCST    192(R11), Z15, Z13
-	VPDPBUSD.BCST    196(R11), Z15, Z14
-	PREFETCHT1       320(R9)
-	VMOVDQU32        320(R10), Z15
-	VPDPBUSD.BCST    200(R11), Z15, Z5
-	VPDPBUSD.BCST    204(R11), Z15, Z6
-	VPDPBUSD.BCST    208(R11), Z15, Z7
-	VPDPBUSD.BCST    212(R11), Z15, Z8
-	VPDPBUSD.BCST    216(R11), Z15, Z9
-	VPDPBUSD.BCST    220(R11), Z15, Z10
-	VPDPBUSD.BCST    224(R11), Z15, Z11
-	VPDPBUSD.BCST    228(R11), Z15, Z12
-	VPDPBUSD.BCST    232(R11), Z15, Z13
-	VPDPBUSD.BCST    236(R11), Z15, Z14
-	PREFETCHT1       384(R9)
-	VMOVDQU32        384(R10), Z15
-	VPDPBUSD.BCST    240(R11), Z15, Z5
-	VPDPBUSD.BCST    244(R11), Z15, Z6
-	VPDPBUSD.BCST    248(R11), Z15, Z7
-	VPDPBUSD.BCST    252(R11), Z15, Z8
-	VPDPBUSD.BCST    256(R11), Z15, Z9
-	VPDPBUSD.BCST    260(R11), Z15, Z10
-	VPDPBUSD.BCST    264(R11), Z15, Z11
-	VPDPBUSD.BCST    268(R11), Z15, Z12
-	VPDPBUSD.BCST    272(R11), Z15, Z13
-	VPDPBUSD.BCST    276(R11), Z15, Z14
-	PREFETCHT1       448(R9)
-	VMOVDQU32        448(R10), Z15
-	VPDPBUSD.BCST    280(R11), Z15, Z5
-	VPDPBUSD.BCST    284(R11), Z15, Z6
-	VPDPBUSD.BCST    288(R11), Z15, Z7
-	VPDPBUSD.BCST    292(R11), Z15, Z8
-	VPDPBUSD.BCST    296(R11), Z15, Z9
-	VPDPBUSD.BCST    300(R11), Z15, Z10
-	VPDPBUSD.BCST    304(R11), Z15, Z11
-	VPDPBUSD.BCST    308(R11), Z15, Z12
-	VPDPBUSD.BCST    312(R11), Z15, Z13
-	VPDPBUSD.BCST    316(R11), Z15, Z14
-	VCVTPH2PS        (R8), Z15
-	VPSLLD           $0x08, Z5, Z5
-	VPADDD           Z6, Z5, Z5
-	VCVTDQ2PS        Z5, Z5
-	VMULPS           Z15, Z5, Z5
-	VFMADD231PS.BCST 340(R11), Z5, Z0
-	VPSLLD           $0x08, Z7, Z7
-	VPADDD           Z8, Z7, Z7
-	VCVTDQ2PS        Z7, Z7
-	VMULPS           Z15, Z7, Z7
-	VFMADD231PS.BCST 344(R11), Z7, Z1
-	VPSLLD           $0x08, Z9, Z9
-	VPADDD           Z10, Z9, Z9
-	VCVTDQ2PS        Z9, Z9
-	VMULPS           Z15, Z9, Z9
-	VFMADD231PS.BCST 348(R11), Z9, Z2
-	VPSLLD           $0x08, Z11, Z11
-	VPADDD           Z12, Z11, Z11
-	VCVTDQ2PS        Z11, Z11
-	VMULPS           Z15, Z11, Z11
-	VFMADD231PS.BCST 352(R11), Z11, Z3
-	VPSLLD           $0x08, Z13, Z13
-	VPADDD           Z14, Z13, Z13
-	VCVTDQ2PS        Z13, Z13
-	VMULPS           Z15, Z13, Z13
-	VFMADD231PS.BCST 356(R11), Z13, Z4
-	ADDQ             $0x20, R8
-	ADDQ             $0x00000200, R10
-	PREFETCHT1       512(R9)
-	ADDQ             $0x00000220, R9
-	ADDQ             $0x00000168, R11
-	SUBQ             $0x20, R12
-	JNZ              block521
-	VMOVUPS          Z0, (DI)
-	VMOVUPS          Z1, 256(DI)
-	VMOVUPS          Z2, 512(DI)
-	VMOVUPS          Z3, 768(DI)
-	VMOVUPS          Z4, 1024(DI)
-	ADDQ             $0x40, DI
-	INCQ             SI
-	CMPQ             SI, $0x04
-	JL               tile520
-	CMPL             112(AX), $0x00
-	JE               uncapped522
-	MOVQ             64(AX), BX
-	MOVQ             $0x00000014, SI
+	VPXORD        Z5, Z5, Z5
+	VPBROADCASTD  320(R11), Z6
+	VPXORD        Z7, Z7, Z7
+	VPBROADCASTD  324(R11), Z8
+	VPXORD        Z9, Z9, Z9
+	VPBROADCASTD  328(R11), Z10
+	VPXORD        Z11, Z11, Z11
+	VPBROADCASTD  332(R11), Z12
+	VPXORD        Z13, Z13, Z13
+	VPBROADCASTD  336(R11), Z14
+	PREFETCHT1    (R9)
+	VMOVDQU32     (R10), Z15
+	VPDPBUSD.BCST (R11), Z15, Z5
+	VPDPBUSD.BCST 4(R11), Z15, Z6
+	VPDPBUSD.BCST 8(R11), Z15, Z7
+	VPDPBUSD.BCST 12(R11), Z15, Z8
+	VPDPBUSD.BCST 16(R11), Z15, Z9
+	VPDPBUSD.BCST 20(R11), Z15, Z10
+	VPDPBUSD.BCST 24(R11), Z15, Z11
+	VPDPBUSD.BCST 28(R11), Z15, Z12
+	VPDPBUSD.BCST 32(R11), Z15, Z13
+	VPDPBUSD.BCST 36(R11), Z15, Z14
+	PREFETCHT1    64(R9)
+	VMOVDQU32     64(R10), Z15
+	VPDPBUSD.BCST 40(R11), Z15, Z5
+	VPDPBUSD.BCST 44(R11), Z15, Z6
+	VPDPBUSD.BCST 48(R11), Z15, Z7
+	VPDPBUSD.BCST 52(R11), Z15, Z8
+	VPDPBUSD.BCST 56(R11), Z15, Z9
+	VPDPBUSD.BCST 60(R11), Z15, Z10
+	VPDPBUSD.BCST 64(R11), Z15, Z11
+	VPDPBUSD.BCST 68(R11), Z15, Z12
+	VPDPBUSD.BCST 72(R11), Z15, Z13
+	VPDPBUSD.BCST 76(R11), Z15, Z14
+	PREFETCHT1    128(R9)
+	VMOVDQU32     128(R10), Z15
+	VPDPBUSD.BCST 80(R11), Z15, Z5
+	VPDPBUSD.BCST 84(R11), Z15, Z6
+	VPDPBUSD.BCST 88(R11), Z15, Z7
+	VPDPBUSD.BCST 92(R11), Z15, Z8
+	VPDPBUSD.BCST 96(R11), Z15, Z9
+	VPDPBUSD.BCST 100(R11), Z15, Z10
+	VPDPBUSD.BCST 104(R11), Z15, Z11
+	VPDPBUSD.BCST 108(R11), Z15, Z12
+	VPDPBUSD.BCST 112(R11), Z15, Z13
+	VPDPBUSD.BCST 116(R11), Z15, Z14
+	PREFETCHT1    192(R9)
+	VMOVDQU32     192(R10), Z15
+	VPDPBUSD.BCST 120(R11), Z15, Z5
+	VPDPBUSD.BCST 124(R11), Z15, Z6
+	VPDPBUSD.BCST 128(R11), Z15, Z7
+	VPDPBUSD.BCST 132(R11), Z15, Z8
+	VPDPBUSD.BCST 136(R11), Z15, Z9
+	VPDPBUSD.BCST 140(R11), Z15, Z10
+	VPDPBUSD.BCST 144(R11), Z15, Z11
+	VPDPBUSD.BCST 148(R11), Z15, Z12
+	VPDPBUSD.BCST 152(R11), Z15, Z13
+	VPDPBUSD.BCST 156(R11), Z15, Z14
+	PREFETCHT1    256(R9)
+	VMOVDQU32     256(R10), Z15
+	VPDPBUSD.BCST 160(R11), Z15, Z5
+	VPDPBUSD.BCST 164(R11), Z15, Z6
+	VPDPBUSD.BCST 168(R11), Z15, Z7
+	VPDPBUSD.BCST 172(R11), Z15, Z8
+	VPDPBUSD.BCST 176(R11), Z15, Z9
+	VPDPBUSD.BCST 180(R11), Z15, Z10
+	VPDPBUSD.BCST 184(R11), Z15, Z11
+	VPDPBUSD.BCST 188(R11), Z15, Z12
+	VPDPBUSD.BCST 192(R11), Z15, Z13
+	VPDPBUSD.BCST 196(R11), Z15, Z14
+	PREFETCHT1    320(R9)
+	VMOVDQU32     320(R10), Z15
+	VPDPBUSD.BCST 200(R11), Z15, Z5
+	VPDPBUSD.BCST 204(R11), Z15, Z6
+	VPDPBUSD.BCST 208(R11), Z15, Z7
+	VPDPBUSD.BCST 212(R11), Z15, Z8
+	VPDPBUSD.BCST 216(R11), Z15, Z9
+	VPDPBUSD.BCST 220(R11), Z15, Z10
+	VPDPBUSD.BCST 224(R11), Z15, Z11
+	VPDPBUSD.BCST 228(R11), Z15, Z12
+	VPDPBUSD.BCST 232(R11), Z15, Z13
+	VPDPBUSD.BCST 236(R11), Z15, Z14
+	PREFETCHT1    384(R9)
+	VMOVDQU32     384(R10), Z15
+	VPDPBUSD.BCST 240(R11), Z15, Z5
+	VPDPBUSD.BCST 244(R11), Z15, Z6
+	VPDPBUSD.BCST 248(R11), Z15, Z7
+	VPDPBUSD.BCST 252(R11), Z15, Z8
+	VPDPBUSD.BCST 256(R11), Z15, Z9
+	VPDPBUSD.BCST 260(R11), Z15, Z10
+	VPDPBUSD.BCST 264(R11), Z15, Z11
+	VPDPBUSD.BCST 268(R11), Z15, Z12
+	VPDPBUSD.BCST 272(R11), Z15, Z13
+	VPDPBUSD.BCST 276(R11), Z15, Z14
+	PREFETCHT1    448(R9)
+	VMOVDQU32     448(R10), Z15
+	VPDPBUSD.BCST 280(R11), Z15, Z5
+	VPDPBUSD.BCST 284(R11), Z15, Z6
+	VPDPBUSD.BCST 288(R11), Z15, Z7
+	VPDPBUSD.BCST 292(R11), Z15, Z8
+	VPDPBUSD.BCST 296(R11), Z15, Z9
+	VPDPBUSD.BCST 300(R11), Z15, Z10
+	VPDPBUSD.BCST 304(R11), Z15, Z11
+	VPDPBUSD.BCST 308(R11), Z15, Z12
+	VPDPBUSD.BCST 312(R11), Z15, Z13
+	VPDPBUSD.BCST 316(R11), Z15, Z14
+	VCVTPH2PS     (R8), Z15
+	VPSLLD        $0x08, Z5, Z5
+	VPADDD        Z6, Z5, Z5
+	VCVTDQ2PS     Z5, Z5
+	VFMADD231PS   Z15, Z5, Z0
+	VPSLLD        $0x08, Z7, Z7
+	VPADDD        Z8, Z7, Z7
+	VCVTDQ2PS     Z7, Z7
+	VFMADD231PS   Z15, Z7, Z1
+	VPSLLD        $0x08, Z9, Z9
+	VPADDD        Z10, Z9, Z9
+	VCVTDQ2PS     Z9, Z9
+	VFMADD231PS   Z15, Z9, Z2
+	VPSLLD        $0x08, Z11, Z11
+	VPADDD        Z12, Z11, Z11
+	VCVTDQ2PS     Z11, Z11
+	VFMADD231PS   Z15, Z11, Z3
+	VPSLLD        $0x08, Z13, Z13
+	VPADDD        Z14, Z13, Z13
+	VCVTDQ2PS     Z13, Z13
+	VFMADD231PS   Z15, Z13, Z4
+	ADDQ          $0x20, R8
+	ADDQ          $0x00000200, R10
+	PREFETCHT1    512(R9)
+	ADDQ          $0x00000220, R9
+	ADDQ          $0x00000154, R11
+	SUBQ          $0x20, R12
+	JNZ           block521
+	MOVQ          32(AX), R11
+	VMULPS.BCST   (R11), Z0, Z0
+	VMOVUPS       Z0, (DI)
+	VMULPS.BCST   4(R11), Z1, Z1
+	VMOVUPS       Z1, 256(DI)
+	VMULPS.BCST   8(R11), Z2, Z2
+	VMOVUPS       Z2, 512(DI)
+	VMULPS.BCST   12(R11), Z3, Z3
+	VMOVUPS       Z3, 768(DI)
+	VMULPS.BCST   16(R11), Z4, Z4
+	VMOVUPS       Z4, 1024(DI)
+	ADDQ          $0x40, DI
+	INCQ          SI
+	CMPQ          SI, $0x04
+	JL            tile520
+	CMPL          112(AX), $0x00
+	JE            uncapped522
+	MOVQ          64(AX), BX
+	MOVQ          $0x00000014, SI
 
 cap523:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+100(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+96(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+104(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+108(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -17648,18 +17731,18 @@ cap523:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+88(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+88(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+112(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+116(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+120(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+124(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+128(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -17874,318 +17957,325 @@ weights526:
 	VMOVUPS          Z1, (SI)
 
 next527:
-	ADDQ         $0x04, BX
-	ADDQ         $0x40, SI
-	ADDQ         $0x00000100, R8
-	ADDQ         R9, DI
-	DECQ         R10
-	JNZ          row525
-	MOVQ         64(AX), BX
-	VMOVUPS      (BX), Z0
-	VMOVUPS      64(BX), Z1
-	VMOVUPS      128(BX), Z2
-	VMOVUPS      192(BX), Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+52(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+60(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMOVUPS      Z0, (BX)
-	VMULPS       Z5, Z1, Z1
-	VMOVUPS      Z1, 64(BX)
-	VMULPS       Z5, Z2, Z2
-	VMOVUPS      Z2, 128(BX)
-	VMULPS       Z5, Z3, Z3
-	VMOVUPS      Z3, 192(BX)
-	VMULSS       foldConst_avx512<>+64(SB), X4, X4
-	VMOVSS       X4, 1952(BX)
-	VMOVUPS      256(BX), Z0
-	VMOVUPS      320(BX), Z1
-	VMOVUPS      384(BX), Z2
-	VMOVUPS      448(BX), Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+52(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+60(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMOVUPS      Z0, 256(BX)
-	VMULPS       Z5, Z1, Z1
-	VMOVUPS      Z1, 320(BX)
-	VMULPS       Z5, Z2, Z2
-	VMOVUPS      Z2, 384(BX)
-	VMULPS       Z5, Z3, Z3
-	VMOVUPS      Z3, 448(BX)
-	VMULSS       foldConst_avx512<>+64(SB), X4, X4
-	VMOVSS       X4, 1956(BX)
-	VMOVUPS      512(BX), Z0
-	VMOVUPS      576(BX), Z1
-	VMOVUPS      640(BX), Z2
-	VMOVUPS      704(BX), Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+52(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+60(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMOVUPS      Z0, 512(BX)
-	VMULPS       Z5, Z1, Z1
-	VMOVUPS      Z1, 576(BX)
-	VMULPS       Z5, Z2, Z2
-	VMOVUPS      Z2, 640(BX)
-	VMULPS       Z5, Z3, Z3
-	VMOVUPS      Z3, 704(BX)
-	VMULSS       foldConst_avx512<>+64(SB), X4, X4
-	VMOVSS       X4, 1960(BX)
-	VMOVUPS      768(BX), Z0
-	VMOVUPS      832(BX), Z1
-	VMOVUPS      896(BX), Z2
-	VMOVUPS      960(BX), Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+52(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+60(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMOVUPS      Z0, 768(BX)
-	VMULPS       Z5, Z1, Z1
-	VMOVUPS      Z1, 832(BX)
-	VMULPS       Z5, Z2, Z2
-	VMOVUPS      Z2, 896(BX)
-	VMULPS       Z5, Z3, Z3
-	VMOVUPS      Z3, 960(BX)
-	VMULSS       foldConst_avx512<>+64(SB), X4, X4
-	VMOVSS       X4, 1964(BX)
-	VMOVUPS      1024(BX), Z0
-	VMOVUPS      1088(BX), Z1
-	VMOVUPS      1152(BX), Z2
-	VMOVUPS      1216(BX), Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+52(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+60(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMOVUPS      Z0, 1024(BX)
-	VMULPS       Z5, Z1, Z1
-	VMOVUPS      Z1, 1088(BX)
-	VMULPS       Z5, Z2, Z2
-	VMOVUPS      Z2, 1152(BX)
-	VMULPS       Z5, Z3, Z3
-	VMOVUPS      Z3, 1216(BX)
-	VMULSS       foldConst_avx512<>+64(SB), X4, X4
-	VMOVSS       X4, 1968(BX)
-	MOVQ         72(AX), BX
-	TESTQ        BX, BX
-	JNZ          masked530
-	MOVL         $0x0000ffff, BX
-	KMOVW        BX, K1
-	MOVQ         (AX), BX
-	MOVQ         (CX), SI
-	ADDQ         BX, SI
-	MOVQ         8(CX), DI
-	ADDQ         BX, DI
-	MOVQ         16(CX), R8
-	ADDQ         BX, R8
-	MOVQ         24(CX), R9
-	ADDQ         BX, R9
-	MOVQ         104(AX), BX
-	MOVQ         64(AX), R10
-	MOVQ         96(AX), R11
-	ADDQ         $0x00000500, R10
-	ADDQ         BX, SI
-	ADDQ         BX, DI
-	ADDQ         BX, R8
-	ADDQ         BX, R9
+	ADDQ            $0x04, BX
+	ADDQ            $0x40, SI
+	ADDQ            $0x00000100, R8
+	ADDQ            R9, DI
+	DECQ            R10
+	JNZ             row525
+	MOVQ            64(AX), BX
+	VMOVUPS         (BX), Z0
+	VMOVUPS         64(BX), Z1
+	VMOVUPS         128(BX), Z2
+	VMOVUPS         192(BX), Z3
+	VPMAXUD         Z0, Z1, Z4
+	VPMAXUD         Z2, Z3, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VSHUFF32X4      $0x4e, Z4, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VSHUFF32X4      $0xb1, Z4, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPERMILPS       $0x4e, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPERMILPS       $0xb1, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPMAXUD.BCST    foldConst_avx512<>+52(SB), Z4, Z4
+	VMOVSS          foldConst_avx512<>+60(SB), X5
+	VDIVSS          X4, X5, X5
+	VBROADCASTSS    X5, Z5
+	VMULPS          Z5, Z0, Z0
+	VMOVUPS         Z0, (BX)
+	VMULPS          Z5, Z1, Z1
+	VMOVUPS         Z1, 64(BX)
+	VMULPS          Z5, Z2, Z2
+	VMOVUPS         Z2, 128(BX)
+	VMULPS          Z5, Z3, Z3
+	VMOVUPS         Z3, 192(BX)
+	VMULSS          foldConst_avx512<>+64(SB), X4, X4
+	VMOVSS          X4, 1412(BX)
+	VMOVUPS         256(BX), Z0
+	VMOVUPS         320(BX), Z1
+	VMOVUPS         384(BX), Z2
+	VMOVUPS         448(BX), Z3
+	VPMAXUD         Z0, Z1, Z4
+	VPMAXUD         Z2, Z3, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VSHUFF32X4      $0x4e, Z4, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VSHUFF32X4      $0xb1, Z4, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPERMILPS       $0x4e, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPERMILPS       $0xb1, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPMAXUD.BCST    foldConst_avx512<>+52(SB), Z4, Z4
+	VMOVSS          foldConst_avx512<>+60(SB), X5
+	VDIVSS          X4, X5, X5
+	VBROADCASTSS    X5, Z5
+	VMULPS          Z5, Z0, Z0
+	VMOVUPS         Z0, 256(BX)
+	VMULPS          Z5, Z1, Z1
+	VMOVUPS         Z1, 320(BX)
+	VMULPS          Z5, Z2, Z2
+	VMOVUPS         Z2, 384(BX)
+	VMULPS          Z5, Z3, Z3
+	VMOVUPS         Z3, 448(BX)
+	VMULSS          foldConst_avx512<>+64(SB), X4, X4
+	VMOVSS          X4, 1604(BX)
+	VMOVUPS         512(BX), Z0
+	VMOVUPS         576(BX), Z1
+	VMOVUPS         640(BX), Z2
+	VMOVUPS         704(BX), Z3
+	VPMAXUD         Z0, Z1, Z4
+	VPMAXUD         Z2, Z3, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VSHUFF32X4      $0x4e, Z4, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VSHUFF32X4      $0xb1, Z4, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPERMILPS       $0x4e, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPERMILPS       $0xb1, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPMAXUD.BCST    foldConst_avx512<>+52(SB), Z4, Z4
+	VMOVSS          foldConst_avx512<>+60(SB), X5
+	VDIVSS          X4, X5, X5
+	VBROADCASTSS    X5, Z5
+	VMULPS          Z5, Z0, Z0
+	VMOVUPS         Z0, 512(BX)
+	VMULPS          Z5, Z1, Z1
+	VMOVUPS         Z1, 576(BX)
+	VMULPS          Z5, Z2, Z2
+	VMOVUPS         Z2, 640(BX)
+	VMULPS          Z5, Z3, Z3
+	VMOVUPS         Z3, 704(BX)
+	VMULSS          foldConst_avx512<>+64(SB), X4, X4
+	VMOVSS          X4, 1796(BX)
+	VMOVUPS         768(BX), Z0
+	VMOVUPS         832(BX), Z1
+	VMOVUPS         896(BX), Z2
+	VMOVUPS         960(BX), Z3
+	VPMAXUD         Z0, Z1, Z4
+	VPMAXUD         Z2, Z3, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VSHUFF32X4      $0x4e, Z4, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VSHUFF32X4      $0xb1, Z4, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPERMILPS       $0x4e, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPERMILPS       $0xb1, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPMAXUD.BCST    foldConst_avx512<>+52(SB), Z4, Z4
+	VMOVSS          foldConst_avx512<>+60(SB), X5
+	VDIVSS          X4, X5, X5
+	VBROADCASTSS    X5, Z5
+	VMULPS          Z5, Z0, Z0
+	VMOVUPS         Z0, 768(BX)
+	VMULPS          Z5, Z1, Z1
+	VMOVUPS         Z1, 832(BX)
+	VMULPS          Z5, Z2, Z2
+	VMOVUPS         Z2, 896(BX)
+	VMULPS          Z5, Z3, Z3
+	VMOVUPS         Z3, 960(BX)
+	VMULSS          foldConst_avx512<>+64(SB), X4, X4
+	VMOVSS          X4, 1988(BX)
+	VMOVUPS         1024(BX), Z0
+	VMOVUPS         1088(BX), Z1
+	VMOVUPS         1152(BX), Z2
+	VMOVUPS         1216(BX), Z3
+	VPMAXUD         Z0, Z1, Z4
+	VPMAXUD         Z2, Z3, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VSHUFF32X4      $0x4e, Z4, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VSHUFF32X4      $0xb1, Z4, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPERMILPS       $0x4e, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPERMILPS       $0xb1, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPMAXUD.BCST    foldConst_avx512<>+52(SB), Z4, Z4
+	VMOVSS          foldConst_avx512<>+60(SB), X5
+	VDIVSS          X4, X5, X5
+	VBROADCASTSS    X5, Z5
+	VMULPS          Z5, Z0, Z0
+	VMOVUPS         Z0, 1024(BX)
+	VMULPS          Z5, Z1, Z1
+	VMOVUPS         Z1, 1088(BX)
+	VMULPS          Z5, Z2, Z2
+	VMOVUPS         Z2, 1152(BX)
+	VMULPS          Z5, Z3, Z3
+	VMOVUPS         Z3, 1216(BX)
+	VMULSS          foldConst_avx512<>+64(SB), X4, X4
+	VMOVSS          X4, 2180(BX)
+	MOVQ            72(AX), BX
+	MOVL            $0xaaaaaaaa, SI
+	KMOVD           SI, K2
+	VBROADCASTI32X4 foldConst_avx512<>+72(SB), Z0
+	TESTQ           BX, BX
+	JNZ             masked530
+	MOVL            $0x0000ffff, SI
+	KMOVW           SI, K1
+	MOVQ            (AX), BX
+	MOVQ            (CX), SI
+	ADDQ            BX, SI
+	MOVQ            8(CX), DI
+	ADDQ            BX, DI
+	MOVQ            16(CX), R8
+	ADDQ            BX, R8
+	MOVQ            24(CX), R9
+	ADDQ            BX, R9
+	MOVQ            104(AX), BX
+	MOVQ            64(AX), R10
+	MOVQ            96(AX), R11
+	ADDQ            $0x00000500, R10
+	ADDQ            BX, SI
+	ADDQ            BX, DI
+	ADDQ            BX, R8
+	ADDQ            BX, R9
 
 block532:
-	VCVTPH2PS.Z  (SI), K1, Z0
-	VCVTPH2PS.Z  (DI), K1, Z1
-	VCVTPH2PS.Z  (R8), K1, Z2
-	VCVTPH2PS.Z  (R9), K1, Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+68(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMULPS       Z5, Z1, Z1
-	VMULPS       Z5, Z2, Z2
-	VMULPS       Z5, Z3, Z3
-	MOVQ         64(AX), BX
-	VMULPS       (BX), Z0, Z5
-	VCVTPS2DQ    Z5, Z5
-	VMULPS       64(BX), Z1, Z6
-	VCVTPS2DQ    Z6, Z6
-	VPACKUSDW    Z6, Z5, Z5
-	VMULPS       128(BX), Z2, Z6
-	VCVTPS2DQ    Z6, Z6
-	VMULPS       192(BX), Z3, Z7
-	VCVTPS2DQ    Z7, Z7
-	VPACKUSDW    Z7, Z6, Z6
-	VPSRLW       $0x08, Z5, Z7
-	VPSRLW       $0x08, Z6, Z8
-	VPACKUSWB    Z8, Z7, Z7
-	VMOVDQU32    Z7, (R10)
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z5, Z5
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z6, Z6
-	VPACKUSWB    Z6, Z5, Z8
-	VMOVDQU32    Z8, 64(R10)
-	VMULSS       1952(BX), X4, X5
-	VMOVSS       X5, 640(R10)
-	MOVQ         64(AX), BX
-	VMULPS       256(BX), Z0, Z5
-	VCVTPS2DQ    Z5, Z5
-	VMULPS       320(BX), Z1, Z6
-	VCVTPS2DQ    Z6, Z6
-	VPACKUSDW    Z6, Z5, Z5
-	VMULPS       384(BX), Z2, Z6
-	VCVTPS2DQ    Z6, Z6
-	VMULPS       448(BX), Z3, Z7
-	VCVTPS2DQ    Z7, Z7
-	VPACKUSDW    Z7, Z6, Z6
-	VPSRLW       $0x08, Z5, Z7
-	VPSRLW       $0x08, Z6, Z8
-	VPACKUSWB    Z8, Z7, Z7
-	VMOVDQU32    Z7, 128(R10)
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z5, Z5
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z6, Z6
-	VPACKUSWB    Z6, Z5, Z8
-	VMOVDQU32    Z8, 192(R10)
-	VMULSS       1956(BX), X4, X5
-	VMOVSS       X5, 644(R10)
-	MOVQ         64(AX), BX
-	VMULPS       512(BX), Z0, Z5
-	VCVTPS2DQ    Z5, Z5
-	VMULPS       576(BX), Z1, Z6
-	VCVTPS2DQ    Z6, Z6
-	VPACKUSDW    Z6, Z5, Z5
-	VMULPS       640(BX), Z2, Z6
-	VCVTPS2DQ    Z6, Z6
-	VMULPS       704(BX), Z3, Z7
-	VCVTPS2DQ    Z7, Z7
-	VPACKUSDW    Z7, Z6, Z6
-	VPSRLW       $0x08, Z5, Z7
-	VPSRLW       $0x08, Z6, Z8
-	VPACKUSWB    Z8, Z7, Z7
-	VMOVDQU32    Z7, 256(R10)
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z5, Z5
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z6, Z6
-	VPACKUSWB    Z6, Z5, Z8
-	VMOVDQU32    Z8, 320(R10)
-	VMULSS       1960(BX), X4, X5
-	VMOVSS       X5, 648(R10)
-	MOVQ         64(AX), BX
-	VMULPS       768(BX), Z0, Z5
-	VCVTPS2DQ    Z5, Z5
-	VMULPS       832(BX), Z1, Z6
-	VCVTPS2DQ    Z6, Z6
-	VPACKUSDW    Z6, Z5, Z5
-	VMULPS       896(BX), Z2, Z6
-	VCVTPS2DQ    Z6, Z6
-	VMULPS       960(BX), Z3, Z7
-	VCVTPS2DQ    Z7, Z7
-	VPACKUSDW    Z7, Z6, Z6
-	VPSRLW       $0x08, Z5, Z7
-	VPSRLW       $0x08, Z6, Z8
-	VPACKUSWB    Z8, Z7, Z7
-	VMOVDQU32    Z7, 384(R10)
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z5, Z5
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z6, Z6
-	VPACKUSWB    Z6, Z5, Z8
-	VMOVDQU32    Z8, 448(R10)
-	VMULSS       1964(BX), X4, X5
-	VMOVSS       X5, 652(R10)
-	MOVQ         64(AX), BX
-	VMULPS       1024(BX), Z0, Z0
-	VCVTPS2DQ    Z0, Z0
-	VMULPS       1088(BX), Z1, Z1
-	VCVTPS2DQ    Z1, Z1
-	VPACKUSDW    Z1, Z0, Z0
-	VMULPS       1152(BX), Z2, Z1
-	VCVTPS2DQ    Z1, Z1
-	VMULPS       1216(BX), Z3, Z2
-	VCVTPS2DQ    Z2, Z2
-	VPACKUSDW    Z2, Z1, Z1
-	VPSRLW       $0x08, Z0, Z2
-	VPSRLW       $0x08, Z1, Z3
-	VPACKUSWB    Z3, Z2, Z2
-	VMOVDQU32    Z2, 512(R10)
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
-	VPACKUSWB    Z1, Z0, Z3
-	VMOVDQU32    Z3, 576(R10)
-	VMULSS       1968(BX), X4, X0
-	VMOVSS       X0, 656(R10)
-	ADDQ         $0x20, SI
-	ADDQ         $0x20, DI
-	ADDQ         $0x20, R8
-	ADDQ         $0x20, R9
-	ADDQ         $0x000002c0, R10
-	SUBQ         $0x20, R11
-	JNZ          block532
-	JMP          quantised531
+	VCVTPH2PS.Z      (SI), K1, Z3
+	VMOVDQU16.Z      (SI), K1, Y1
+	VCVTPH2PS.Z      (DI), K1, Z4
+	VMOVDQU16.Z      (DI), K1, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R8), K1, Z5
+	VMOVDQU16.Z      (R8), K1, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R9), K1, Z6
+	VMOVDQU16.Z      (R9), K1, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VEXTRACTI128     $0x01, Y1, X2
+	VPMAXUW          X1, X2, X2
+	VPCMPEQD         X1, X1, X1
+	VPXOR            X1, X2, X2
+	VPHMINPOSUW      X2, X2
+	VPXOR            X1, X2, X2
+	VCVTPH2PS        X2, X2
+	VMOVSS           foldConst_avx512<>+56(SB), X1
+	VMAXSS           X2, X1, X2
+	VMOVSS           foldConst_avx512<>+88(SB), X1
+	VDIVSS           X2, X1, X1
+	VBROADCASTSS     X1, Z1
+	VMULPS           Z1, Z3, Z3
+	VMULPS           Z1, Z4, Z4
+	VMULPS           Z1, Z5, Z5
+	VMULPS           Z1, Z6, Z6
+	MOVQ             64(AX), BX
+	VMOVUPS          (BX), Z1
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z3, Z1
+	VMOVUPS          64(BX), Z7
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z4, Z7
+	VMOVUPS          128(BX), Z8
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z5, Z8
+	VMOVUPS          192(BX), Z9
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z6, Z9
+	VPSLLD           $0x10, Z7, Z7
+	VPBLENDMW        Z7, Z1, K2, Z1
+	VPSHUFB          Z0, Z1, Z1
+	VPSLLD           $0x10, Z9, Z9
+	VPBLENDMW        Z9, Z8, K2, Z8
+	VPSHUFB          Z0, Z8, Z8
+	VPUNPCKLQDQ      Z8, Z1, Z7
+	VPUNPCKHQDQ      Z8, Z1, Z1
+	VMOVDQU32        Z7, (R10)
+	VMOVDQU32        Z1, 64(R10)
+	VMULSS           1412(BX), X2, X1
+	VMOVSS           X1, 128(R10)
+	MOVQ             64(AX), BX
+	VMOVUPS          256(BX), Z1
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z3, Z1
+	VMOVUPS          320(BX), Z7
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z4, Z7
+	VMOVUPS          384(BX), Z8
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z5, Z8
+	VMOVUPS          448(BX), Z9
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z6, Z9
+	VPSLLD           $0x10, Z7, Z7
+	VPBLENDMW        Z7, Z1, K2, Z1
+	VPSHUFB          Z0, Z1, Z1
+	VPSLLD           $0x10, Z9, Z9
+	VPBLENDMW        Z9, Z8, K2, Z8
+	VPSHUFB          Z0, Z8, Z8
+	VPUNPCKLQDQ      Z8, Z1, Z7
+	VPUNPCKHQDQ      Z8, Z1, Z1
+	VMOVDQU32        Z7, 192(R10)
+	VMOVDQU32        Z1, 256(R10)
+	VMULSS           1604(BX), X2, X1
+	VMOVSS           X1, 320(R10)
+	MOVQ             64(AX), BX
+	VMOVUPS          512(BX), Z1
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z3, Z1
+	VMOVUPS          576(BX), Z7
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z4, Z7
+	VMOVUPS          640(BX), Z8
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z5, Z8
+	VMOVUPS          704(BX), Z9
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z6, Z9
+	VPSLLD           $0x10, Z7, Z7
+	VPBLENDMW        Z7, Z1, K2, Z1
+	VPSHUFB          Z0, Z1, Z1
+	VPSLLD           $0x10, Z9, Z9
+	VPBLENDMW        Z9, Z8, K2, Z8
+	VPSHUFB          Z0, Z8, Z8
+	VPUNPCKLQDQ      Z8, Z1, Z7
+	VPUNPCKHQDQ      Z8, Z1, Z1
+	VMOVDQU32        Z7, 384(R10)
+	VMOVDQU32        Z1, 448(R10)
+	VMULSS           1796(BX), X2, X1
+	VMOVSS           X1, 512(R10)
+	MOVQ             64(AX), BX
+	VMOVUPS          768(BX), Z1
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z3, Z1
+	VMOVUPS          832(BX), Z7
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z4, Z7
+	VMOVUPS          896(BX), Z8
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z5, Z8
+	VMOVUPS          960(BX), Z9
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z6, Z9
+	VPSLLD           $0x10, Z7, Z7
+	VPBLENDMW        Z7, Z1, K2, Z1
+	VPSHUFB          Z0, Z1, Z1
+	VPSLLD           $0x10, Z9, Z9
+	VPBLENDMW        Z9, Z8, K2, Z8
+	VPSHUFB          Z0, Z8, Z8
+	VPUNPCKLQDQ      Z8, Z1, Z7
+	VPUNPCKHQDQ      Z8, Z1, Z1
+	VMOVDQU32        Z7, 576(R10)
+	VMOVDQU32        Z1, 640(R10)
+	VMULSS           1988(BX), X2, X1
+	VMOVSS           X1, 704(R10)
+	MOVQ             64(AX), BX
+	VMOVUPS          1024(BX), Z1
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z3, Z1
+	VMOVUPS          1088(BX), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z4, Z3
+	VMOVUPS          1152(BX), Z4
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z5, Z4
+	VMOVUPS          1216(BX), Z5
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z6, Z5
+	VPSLLD           $0x10, Z3, Z3
+	VPBLENDMW        Z3, Z1, K2, Z1
+	VPSHUFB          Z0, Z1, Z1
+	VPSLLD           $0x10, Z5, Z5
+	VPBLENDMW        Z5, Z4, K2, Z4
+	VPSHUFB          Z0, Z4, Z4
+	VPUNPCKLQDQ      Z4, Z1, Z3
+	VPUNPCKHQDQ      Z4, Z1, Z1
+	VMOVDQU32        Z3, 768(R10)
+	VMOVDQU32        Z1, 832(R10)
+	VMULSS           2180(BX), X2, X1
+	VMOVSS           X1, 896(R10)
+	ADDQ             $0x20, SI
+	ADDQ             $0x20, DI
+	ADDQ             $0x20, R8
+	ADDQ             $0x20, R9
+	ADDQ             $0x000003c0, R10
+	SUBQ             $0x20, R11
+	JNZ              block532
+	JMP              quantised531
 
 masked530:
 	MOVQ (AX), BX
@@ -18207,283 +18297,303 @@ masked530:
 	ADDQ BX, R9
 
 block533:
-	MOVQ         72(AX), BX
-	MOVQ         (BX), BX
-	KMOVW        BX, K1
-	SHRQ         $0x10, BX
-	KMOVW        BX, K2
-	SHRQ         $0x10, BX
-	KMOVW        BX, K3
-	SHRQ         $0x10, BX
-	KMOVW        BX, K4
-	SHRQ         $0x10, BX
-	VCVTPH2PS.Z  (SI), K1, Z0
-	VCVTPH2PS.Z  (DI), K2, Z1
-	VCVTPH2PS.Z  (R8), K3, Z2
-	VCVTPH2PS.Z  (R9), K4, Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+68(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMULPS       Z5, Z1, Z1
-	VMULPS       Z5, Z2, Z2
-	VMULPS       Z5, Z3, Z3
-	MOVQ         64(AX), BX
-	VMULPS       (BX), Z0, Z0
-	VCVTPS2DQ    Z0, Z0
-	VMULPS       64(BX), Z1, Z1
-	VCVTPS2DQ    Z1, Z1
-	VPACKUSDW    Z1, Z0, Z0
-	VMULPS       128(BX), Z2, Z1
-	VCVTPS2DQ    Z1, Z1
-	VMULPS       192(BX), Z3, Z2
-	VCVTPS2DQ    Z2, Z2
-	VPACKUSDW    Z2, Z1, Z1
-	VPSRLW       $0x08, Z0, Z2
-	VPSRLW       $0x08, Z1, Z3
-	VPACKUSWB    Z3, Z2, Z2
-	VMOVDQU32    Z2, (R10)
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
-	VPACKUSWB    Z1, Z0, Z3
-	VMOVDQU32    Z3, 64(R10)
-	VMULSS       1952(BX), X4, X0
-	VMOVSS       X0, 640(R10)
-	MOVQ         72(AX), BX
-	MOVQ         8(BX), BX
-	KMOVW        BX, K1
-	SHRQ         $0x10, BX
-	KMOVW        BX, K2
-	SHRQ         $0x10, BX
-	KMOVW        BX, K3
-	SHRQ         $0x10, BX
-	KMOVW        BX, K4
-	SHRQ         $0x10, BX
-	VCVTPH2PS.Z  (SI), K1, Z0
-	VCVTPH2PS.Z  (DI), K2, Z1
-	VCVTPH2PS.Z  (R8), K3, Z2
-	VCVTPH2PS.Z  (R9), K4, Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+68(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMULPS       Z5, Z1, Z1
-	VMULPS       Z5, Z2, Z2
-	VMULPS       Z5, Z3, Z3
-	MOVQ         64(AX), BX
-	VMULPS       256(BX), Z0, Z0
-	VCVTPS2DQ    Z0, Z0
-	VMULPS       320(BX), Z1, Z1
-	VCVTPS2DQ    Z1, Z1
-	VPACKUSDW    Z1, Z0, Z0
-	VMULPS       384(BX), Z2, Z1
-	VCVTPS2DQ    Z1, Z1
-	VMULPS       448(BX), Z3, Z2
-	VCVTPS2DQ    Z2, Z2
-	VPACKUSDW    Z2, Z1, Z1
-	VPSRLW       $0x08, Z0, Z2
-	VPSRLW       $0x08, Z1, Z3
-	VPACKUSWB    Z3, Z2, Z2
-	VMOVDQU32    Z2, 128(R10)
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
-	VPACKUSWB    Z1, Z0, Z3
-	VMOVDQU32    Z3, 192(R10)
-	VMULSS       1956(BX), X4, X0
-	VMOVSS       X0, 644(R10)
-	MOVQ         72(AX), BX
-	MOVQ         16(BX), BX
-	KMOVW        BX, K1
-	SHRQ         $0x10, BX
-	KMOVW        BX, K2
-	SHRQ         $0x10, BX
-	KMOVW        BX, K3
-	SHRQ         $0x10, BX
-	KMOVW        BX, K4
-	SHRQ         $0x10, BX
-	VCVTPH2PS.Z  (SI), K1, Z0
-	VCVTPH2PS.Z  (DI), K2, Z1
-	VCVTPH2PS.Z  (R8), K3, Z2
-	VCVTPH2PS.Z  (R9), K4, Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+68(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMULPS       Z5, Z1, Z1
-	VMULPS       Z5, Z2, Z2
-	VMULPS       Z5, Z3, Z3
-	MOVQ         64(AX), BX
-	VMULPS       512(BX), Z0, Z0
-	VCVTPS2DQ    Z0, Z0
-	VMULPS       576(BX), Z1, Z1
-	VCVTPS2DQ    Z1, Z1
-	VPACKUSDW    Z1, Z0, Z0
-	VMULPS       640(BX), Z2, Z1
-	VCVTPS2DQ    Z1, Z1
-	VMULPS       704(BX), Z3, Z2
-	VCVTPS2DQ    Z2, Z2
-	VPACKUSDW    Z2, Z1, Z1
-	VPSRLW       $0x08, Z0, Z2
-	VPSRLW       $0x08, Z1, Z3
-	VPACKUSWB    Z3, Z2, Z2
-	VMOVDQU32    Z2, 256(R10)
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
-	VPACKUSWB    Z1, Z0, Z3
-	VMOVDQU32    Z3, 320(R10)
-	VMULSS       1960(BX), X4, X0
-	VMOVSS       X0, 648(R10)
-	MOVQ         72(AX), BX
-	MOVQ         24(BX), BX
-	KMOVW        BX, K1
-	SHRQ         $0x10, BX
-	KMOVW        BX, K2
-	SHRQ         $0x10, BX
-	KMOVW        BX, K3
-	SHRQ         $0x10, BX
-	KMOVW        BX, K4
-	SHRQ         $0x10, BX
-	VCVTPH2PS.Z  (SI), K1, Z0
-	VCVTPH2PS.Z  (DI), K2, Z1
-	VCVTPH2PS.Z  (R8), K3, Z2
-	VCVTPH2PS.Z  (R9), K4, Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+68(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMULPS       Z5, Z1, Z1
-	VMULPS       Z5, Z2, Z2
-	VMULPS       Z5, Z3, Z3
-	MOVQ         64(AX), BX
-	VMULPS       768(BX), Z0, Z0
-	VCVTPS2DQ    Z0, Z0
-	VMULPS       832(BX), Z1, Z1
-	VCVTPS2DQ    Z1, Z1
-	VPACKUSDW    Z1, Z0, Z0
-	VMULPS       896(BX), Z2, Z1
-	VCVTPS2DQ    Z1, Z1
-	VMULPS       960(BX), Z3, Z2
-	VCVTPS2DQ    Z2, Z2
-	VPACKUSDW    Z2, Z1, Z1
-	VPSRLW       $0x08, Z0, Z2
-	VPSRLW       $0x08, Z1, Z3
-	VPACKUSWB    Z3, Z2, Z2
-	VMOVDQU32    Z2, 384(R10)
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
-	VPACKUSWB    Z1, Z0, Z3
-	VMOVDQU32    Z3, 448(R10)
-	VMULSS       1964(BX), X4, X0
-	VMOVSS       X0, 652(R10)
-	MOVQ         72(AX), BX
-	MOVQ         32(BX), BX
-	KMOVW        BX, K1
-	SHRQ         $0x10, BX
-	KMOVW        BX, K2
-	SHRQ         $0x10, BX
-	KMOVW        BX, K3
-	SHRQ         $0x10, BX
-	KMOVW        BX, K4
-	SHRQ         $0x10, BX
-	VCVTPH2PS.Z  (SI), K1, Z0
-	VCVTPH2PS.Z  (DI), K2, Z1
-	VCVTPH2PS.Z  (R8), K3, Z2
-	VCVTPH2PS.Z  (R9), K4, Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+68(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMULPS       Z5, Z1, Z1
-	VMULPS       Z5, Z2, Z2
-	VMULPS       Z5, Z3, Z3
-	MOVQ         64(AX), BX
-	VMULPS       1024(BX), Z0, Z0
-	VCVTPS2DQ    Z0, Z0
-	VMULPS       1088(BX), Z1, Z1
-	VCVTPS2DQ    Z1, Z1
-	VPACKUSDW    Z1, Z0, Z0
-	VMULPS       1152(BX), Z2, Z1
-	VCVTPS2DQ    Z1, Z1
-	VMULPS       1216(BX), Z3, Z2
-	VCVTPS2DQ    Z2, Z2
-	VPACKUSDW    Z2, Z1, Z1
-	VPSRLW       $0x08, Z0, Z2
-	VPSRLW       $0x08, Z1, Z3
-	VPACKUSWB    Z3, Z2, Z2
-	VMOVDQU32    Z2, 512(R10)
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
-	VPACKUSWB    Z1, Z0, Z3
-	VMOVDQU32    Z3, 576(R10)
-	VMULSS       1968(BX), X4, X0
-	VMOVSS       X0, 656(R10)
-	ADDQ         $0x20, SI
-	ADDQ         $0x20, DI
-	ADDQ         $0x20, R8
-	ADDQ         $0x20, R9
-	ADDQ         $0x000002c0, R10
-	SUBQ         $0x20, R11
-	JNZ          block533
+	MOVQ             72(AX), BX
+	MOVQ             (BX), BX
+	KMOVW            BX, K1
+	SHRQ             $0x10, BX
+	KMOVW            BX, K3
+	SHRQ             $0x10, BX
+	KMOVW            BX, K4
+	SHRQ             $0x10, BX
+	KMOVW            BX, K5
+	SHRQ             $0x10, BX
+	VCVTPH2PS.Z      (SI), K1, Z3
+	VMOVDQU16.Z      (SI), K1, Y1
+	VCVTPH2PS.Z      (DI), K3, Z4
+	VMOVDQU16.Z      (DI), K3, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R8), K4, Z5
+	VMOVDQU16.Z      (R8), K4, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R9), K5, Z6
+	VMOVDQU16.Z      (R9), K5, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VEXTRACTI128     $0x01, Y1, X2
+	VPMAXUW          X1, X2, X2
+	VPCMPEQD         X1, X1, X1
+	VPXOR            X1, X2, X2
+	VPHMINPOSUW      X2, X2
+	VPXOR            X1, X2, X2
+	VCVTPH2PS        X2, X2
+	VMOVSS           foldConst_avx512<>+56(SB), X1
+	VMAXSS           X2, X1, X2
+	VMOVSS           foldConst_avx512<>+88(SB), X1
+	VDIVSS           X2, X1, X1
+	VBROADCASTSS     X1, Z1
+	VMULPS           Z1, Z3, Z3
+	VMULPS           Z1, Z4, Z4
+	VMULPS           Z1, Z5, Z5
+	VMULPS           Z1, Z6, Z6
+	MOVQ             64(AX), BX
+	VMOVUPS          (BX), Z1
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z3, Z1
+	VMOVUPS          64(BX), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z4, Z3
+	VMOVUPS          128(BX), Z4
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z5, Z4
+	VMOVUPS          192(BX), Z5
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z6, Z5
+	VPSLLD           $0x10, Z3, Z3
+	VPBLENDMW        Z3, Z1, K2, Z1
+	VPSHUFB          Z0, Z1, Z1
+	VPSLLD           $0x10, Z5, Z5
+	VPBLENDMW        Z5, Z4, K2, Z4
+	VPSHUFB          Z0, Z4, Z4
+	VPUNPCKLQDQ      Z4, Z1, Z3
+	VPUNPCKHQDQ      Z4, Z1, Z1
+	VMOVDQU32        Z3, (R10)
+	VMOVDQU32        Z1, 64(R10)
+	VMULSS           1412(BX), X2, X1
+	VMOVSS           X1, 128(R10)
+	MOVQ             72(AX), BX
+	MOVQ             8(BX), BX
+	KMOVW            BX, K1
+	SHRQ             $0x10, BX
+	KMOVW            BX, K3
+	SHRQ             $0x10, BX
+	KMOVW            BX, K4
+	SHRQ             $0x10, BX
+	KMOVW            BX, K5
+	SHRQ             $0x10, BX
+	VCVTPH2PS.Z      (SI), K1, Z3
+	VMOVDQU16.Z      (SI), K1, Y1
+	VCVTPH2PS.Z      (DI), K3, Z4
+	VMOVDQU16.Z      (DI), K3, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R8), K4, Z5
+	VMOVDQU16.Z      (R8), K4, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R9), K5, Z6
+	VMOVDQU16.Z      (R9), K5, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VEXTRACTI128     $0x01, Y1, X2
+	VPMAXUW          X1, X2, X2
+	VPCMPEQD         X1, X1, X1
+	VPXOR            X1, X2, X2
+	VPHMINPOSUW      X2, X2
+	VPXOR            X1, X2, X2
+	VCVTPH2PS        X2, X2
+	VMOVSS           foldConst_avx512<>+56(SB), X1
+	VMAXSS           X2, X1, X2
+	VMOVSS           foldConst_avx512<>+88(SB), X1
+	VDIVSS           X2, X1, X1
+	VBROADCASTSS     X1, Z1
+	VMULPS           Z1, Z3, Z3
+	VMULPS           Z1, Z4, Z4
+	VMULPS           Z1, Z5, Z5
+	VMULPS           Z1, Z6, Z6
+	MOVQ             64(AX), BX
+	VMOVUPS          256(BX), Z1
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z3, Z1
+	VMOVUPS          320(BX), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z4, Z3
+	VMOVUPS          384(BX), Z4
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z5, Z4
+	VMOVUPS          448(BX), Z5
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z6, Z5
+	VPSLLD           $0x10, Z3, Z3
+	VPBLENDMW        Z3, Z1, K2, Z1
+	VPSHUFB          Z0, Z1, Z1
+	VPSLLD           $0x10, Z5, Z5
+	VPBLENDMW        Z5, Z4, K2, Z4
+	VPSHUFB          Z0, Z4, Z4
+	VPUNPCKLQDQ      Z4, Z1, Z3
+	VPUNPCKHQDQ      Z4, Z1, Z1
+	VMOVDQU32        Z3, 192(R10)
+	VMOVDQU32        Z1, 256(R10)
+	VMULSS           1604(BX), X2, X1
+	VMOVSS           X1, 320(R10)
+	MOVQ             72(AX), BX
+	MOVQ             16(BX), BX
+	KMOVW            BX, K1
+	SHRQ             $0x10, BX
+	KMOVW            BX, K3
+	SHRQ             $0x10, BX
+	KMOVW            BX, K4
+	SHRQ             $0x10, BX
+	KMOVW            BX, K5
+	SHRQ             $0x10, BX
+	VCVTPH2PS.Z      (SI), K1, Z3
+	VMOVDQU16.Z      (SI), K1, Y1
+	VCVTPH2PS.Z      (DI), K3, Z4
+	VMOVDQU16.Z      (DI), K3, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R8), K4, Z5
+	VMOVDQU16.Z      (R8), K4, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R9), K5, Z6
+	VMOVDQU16.Z      (R9), K5, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VEXTRACTI128     $0x01, Y1, X2
+	VPMAXUW          X1, X2, X2
+	VPCMPEQD         X1, X1, X1
+	VPXOR            X1, X2, X2
+	VPHMINPOSUW      X2, X2
+	VPXOR            X1, X2, X2
+	VCVTPH2PS        X2, X2
+	VMOVSS           foldConst_avx512<>+56(SB), X1
+	VMAXSS           X2, X1, X2
+	VMOVSS           foldConst_avx512<>+88(SB), X1
+	VDIVSS           X2, X1, X1
+	VBROADCASTSS     X1, Z1
+	VMULPS           Z1, Z3, Z3
+	VMULPS           Z1, Z4, Z4
+	VMULPS           Z1, Z5, Z5
+	VMULPS           Z1, Z6, Z6
+	MOVQ             64(AX), BX
+	VMOVUPS          512(BX), Z1
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z3, Z1
+	VMOVUPS          576(BX), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z4, Z3
+	VMOVUPS          640(BX), Z4
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z5, Z4
+	VMOVUPS          704(BX), Z5
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z6, Z5
+	VPSLLD           $0x10, Z3, Z3
+	VPBLENDMW        Z3, Z1, K2, Z1
+	VPSHUFB          Z0, Z1, Z1
+	VPSLLD           $0x10, Z5, Z5
+	VPBLENDMW        Z5, Z4, K2, Z4
+	VPSHUFB          Z0, Z4, Z4
+	VPUNPCKLQDQ      Z4, Z1, Z3
+	VPUNPCKHQDQ      Z4, Z1, Z1
+	VMOVDQU32        Z3, 384(R10)
+	VMOVDQU32        Z1, 448(R10)
+	VMULSS           1796(BX), X2, X1
+	VMOVSS           X1, 512(R10)
+	MOVQ             72(AX), BX
+	MOVQ             24(BX), BX
+	KMOVW            BX, K1
+	SHRQ             $0x10, BX
+	KMOVW            BX, K3
+	SHRQ             $0x10, BX
+	KMOVW            BX, K4
+	SHRQ             $0x10, BX
+	KMOVW            BX, K5
+	SHRQ             $0x10, BX
+	VCVTPH2PS.Z      (SI), K1, Z3
+	VMOVDQU16.Z      (SI), K1, Y1
+	VCVTPH2PS.Z      (DI), K3, Z4
+	VMOVDQU16.Z      (DI), K3, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R8), K4, Z5
+	VMOVDQU16.Z      (R8), K4, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R9), K5, Z6
+	VMOVDQU16.Z      (R9), K5, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VEXTRACTI128     $0x01, Y1, X2
+	VPMAXUW          X1, X2, X2
+	VPCMPEQD         X1, X1, X1
+	VPXOR            X1, X2, X2
+	VPHMINPOSUW      X2, X2
+	VPXOR            X1, X2, X2
+	VCVTPH2PS        X2, X2
+	VMOVSS           foldConst_avx512<>+56(SB), X1
+	VMAXSS           X2, X1, X2
+	VMOVSS           foldConst_avx512<>+88(SB), X1
+	VDIVSS           X2, X1, X1
+	VBROADCASTSS     X1, Z1
+	VMULPS           Z1, Z3, Z3
+	VMULPS           Z1, Z4, Z4
+	VMULPS           Z1, Z5, Z5
+	VMULPS           Z1, Z6, Z6
+	MOVQ             64(AX), BX
+	VMOVUPS          768(BX), Z1
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z3, Z1
+	VMOVUPS          832(BX), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z4, Z3
+	VMOVUPS          896(BX), Z4
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z5, Z4
+	VMOVUPS          960(BX), Z5
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z6, Z5
+	VPSLLD           $0x10, Z3, Z3
+	VPBLENDMW        Z3, Z1, K2, Z1
+	VPSHUFB          Z0, Z1, Z1
+	VPSLLD           $0x10, Z5, Z5
+	VPBLENDMW        Z5, Z4, K2, Z4
+	VPSHUFB          Z0, Z4, Z4
+	VPUNPCKLQDQ      Z4, Z1, Z3
+	VPUNPCKHQDQ      Z4, Z1, Z1
+	VMOVDQU32        Z3, 576(R10)
+	VMOVDQU32        Z1, 640(R10)
+	VMULSS           1988(BX), X2, X1
+	VMOVSS           X1, 704(R10)
+	MOVQ             72(AX), BX
+	MOVQ             32(BX), BX
+	KMOVW            BX, K1
+	SHRQ             $0x10, BX
+	KMOVW            BX, K3
+	SHRQ             $0x10, BX
+	KMOVW            BX, K4
+	SHRQ             $0x10, BX
+	KMOVW            BX, K5
+	SHRQ             $0x10, BX
+	VCVTPH2PS.Z      (SI), K1, Z3
+	VMOVDQU16.Z      (SI), K1, Y1
+	VCVTPH2PS.Z      (DI), K3, Z4
+	VMOVDQU16.Z      (DI), K3, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R8), K4, Z5
+	VMOVDQU16.Z      (R8), K4, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R9), K5, Z6
+	VMOVDQU16.Z      (R9), K5, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VEXTRACTI128     $0x01, Y1, X2
+	VPMAXUW          X1, X2, X2
+	VPCMPEQD         X1, X1, X1
+	VPXOR            X1, X2, X2
+	VPHMINPOSUW      X2, X2
+	VPXOR            X1, X2, X2
+	VCVTPH2PS        X2, X2
+	VMOVSS           foldConst_avx512<>+56(SB), X1
+	VMAXSS           X2, X1, X2
+	VMOVSS           foldConst_avx512<>+88(SB), X1
+	VDIVSS           X2, X1, X1
+	VBROADCASTSS     X1, Z1
+	VMULPS           Z1, Z3, Z3
+	VMULPS           Z1, Z4, Z4
+	VMULPS           Z1, Z5, Z5
+	VMULPS           Z1, Z6, Z6
+	MOVQ             64(AX), BX
+	VMOVUPS          1024(BX), Z1
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z3, Z1
+	VMOVUPS          1088(BX), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z4, Z3
+	VMOVUPS          1152(BX), Z4
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z5, Z4
+	VMOVUPS          1216(BX), Z5
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z6, Z5
+	VPSLLD           $0x10, Z3, Z3
+	VPBLENDMW        Z3, Z1, K2, Z1
+	VPSHUFB          Z0, Z1, Z1
+	VPSLLD           $0x10, Z5, Z5
+	VPBLENDMW        Z5, Z4, K2, Z4
+	VPSHUFB          Z0, Z4, Z4
+	VPUNPCKLQDQ      Z4, Z1, Z3
+	VPUNPCKHQDQ      Z4, Z1, Z1
+	VMOVDQU32        Z3, 768(R10)
+	VMOVDQU32        Z1, 832(R10)
+	VMULSS           2180(BX), X2, X1
+	VMOVSS           X1, 896(R10)
+	ADDQ             $0x20, SI
+	ADDQ             $0x20, DI
+	ADDQ             $0x20, R8
+	ADDQ             $0x20, R9
+	ADDQ             $0x000003c0, R10
+	SUBQ             $0x20, R11
+	JNZ              block533
 
 quantised531:
 	MOVQ 56(AX), BX
@@ -18539,28 +18649,28 @@ tile535:
 	VPBROADCASTD     64(R14), Z22
 	VPDPBUSD         Z20, Z22, Z2
 	VPDPBUSD         Z21, Z22, Z3
-	VPBROADCASTD     128(R14), Z22
+	VPBROADCASTD     192(R14), Z22
 	VPDPBUSD         Z20, Z22, Z4
 	VPDPBUSD         Z21, Z22, Z5
-	VPBROADCASTD     192(R14), Z22
+	VPBROADCASTD     256(R14), Z22
 	VPDPBUSD         Z20, Z22, Z6
 	VPDPBUSD         Z21, Z22, Z7
-	VPBROADCASTD     256(R14), Z22
+	VPBROADCASTD     384(R14), Z22
 	VPDPBUSD         Z20, Z22, Z8
 	VPDPBUSD         Z21, Z22, Z9
-	VPBROADCASTD     320(R14), Z22
+	VPBROADCASTD     448(R14), Z22
 	VPDPBUSD         Z20, Z22, Z10
 	VPDPBUSD         Z21, Z22, Z11
-	VPBROADCASTD     384(R14), Z22
+	VPBROADCASTD     576(R14), Z22
 	VPDPBUSD         Z20, Z22, Z12
 	VPDPBUSD         Z21, Z22, Z13
-	VPBROADCASTD     448(R14), Z22
+	VPBROADCASTD     640(R14), Z22
 	VPDPBUSD         Z20, Z22, Z14
 	VPDPBUSD         Z21, Z22, Z15
-	VPBROADCASTD     512(R14), Z22
+	VPBROADCASTD     768(R14), Z22
 	VPDPBUSD         Z20, Z22, Z16
 	VPDPBUSD         Z21, Z22, Z17
-	VPBROADCASTD     576(R14), Z22
+	VPBROADCASTD     832(R14), Z22
 	VPDPBUSD         Z20, Z22, Z18
 	VPDPBUSD         Z21, Z22, Z19
 	VMOVDQU32        128(R13), Z20
@@ -18571,28 +18681,28 @@ tile535:
 	VPBROADCASTD     80(R14), Z22
 	VPDPBUSD         Z20, Z22, Z2
 	VPDPBUSD         Z21, Z22, Z3
-	VPBROADCASTD     144(R14), Z22
+	VPBROADCASTD     208(R14), Z22
 	VPDPBUSD         Z20, Z22, Z4
 	VPDPBUSD         Z21, Z22, Z5
-	VPBROADCASTD     208(R14), Z22
+	VPBROADCASTD     272(R14), Z22
 	VPDPBUSD         Z20, Z22, Z6
 	VPDPBUSD         Z21, Z22, Z7
-	VPBROADCASTD     272(R14), Z22
+	VPBROADCASTD     400(R14), Z22
 	VPDPBUSD         Z20, Z22, Z8
 	VPDPBUSD         Z21, Z22, Z9
-	VPBROADCASTD     336(R14), Z22
+	VPBROADCASTD     464(R14), Z22
 	VPDPBUSD         Z20, Z22, Z10
 	VPDPBUSD         Z21, Z22, Z11
-	VPBROADCASTD     400(R14), Z22
+	VPBROADCASTD     592(R14), Z22
 	VPDPBUSD         Z20, Z22, Z12
 	VPDPBUSD         Z21, Z22, Z13
-	VPBROADCASTD     464(R14), Z22
+	VPBROADCASTD     656(R14), Z22
 	VPDPBUSD         Z20, Z22, Z14
 	VPDPBUSD         Z21, Z22, Z15
-	VPBROADCASTD     528(R14), Z22
+	VPBROADCASTD     784(R14), Z22
 	VPDPBUSD         Z20, Z22, Z16
 	VPDPBUSD         Z21, Z22, Z17
-	VPBROADCASTD     592(R14), Z22
+	VPBROADCASTD     848(R14), Z22
 	VPDPBUSD         Z20, Z22, Z18
 	VPDPBUSD         Z21, Z22, Z19
 	VMOVDQU32        256(R13), Z20
@@ -18603,28 +18713,28 @@ tile535:
 	VPBROADCASTD     96(R14), Z22
 	VPDPBUSD         Z20, Z22, Z2
 	VPDPBUSD         Z21, Z22, Z3
-	VPBROADCASTD     160(R14), Z22
+	VPBROADCASTD     224(R14), Z22
 	VPDPBUSD         Z20, Z22, Z4
 	VPDPBUSD         Z21, Z22, Z5
-	VPBROADCASTD     224(R14), Z22
+	VPBROADCASTD     288(R14), Z22
 	VPDPBUSD         Z20, Z22, Z6
 	VPDPBUSD         Z21, Z22, Z7
-	VPBROADCASTD     288(R14), Z22
+	VPBROADCASTD     416(R14), Z22
 	VPDPBUSD         Z20, Z22, Z8
 	VPDPBUSD         Z21, Z22, Z9
-	VPBROADCASTD     352(R14), Z22
+	VPBROADCASTD     480(R14), Z22
 	VPDPBUSD         Z20, Z22, Z10
 	VPDPBUSD         Z21, Z22, Z11
-	VPBROADCASTD     416(R14), Z22
+	VPBROADCASTD     608(R14), Z22
 	VPDPBUSD         Z20, Z22, Z12
 	VPDPBUSD         Z21, Z22, Z13
-	VPBROADCASTD     480(R14), Z22
+	VPBROADCASTD     672(R14), Z22
 	VPDPBUSD         Z20, Z22, Z14
 	VPDPBUSD         Z21, Z22, Z15
-	VPBROADCASTD     544(R14), Z22
+	VPBROADCASTD     800(R14), Z22
 	VPDPBUSD         Z20, Z22, Z16
 	VPDPBUSD         Z21, Z22, Z17
-	VPBROADCASTD     608(R14), Z22
+	VPBROADCASTD     864(R14), Z22
 	VPDPBUSD         Z20, Z22, Z18
 	VPDPBUSD         Z21, Z22, Z19
 	VMOVDQU32        384(R13), Z20
@@ -18635,28 +18745,28 @@ tile535:
 	VPBROADCASTD     112(R14), Z22
 	VPDPBUSD         Z20, Z22, Z2
 	VPDPBUSD         Z21, Z22, Z3
-	VPBROADCASTD     176(R14), Z22
+	VPBROADCASTD     240(R14), Z22
 	VPDPBUSD         Z20, Z22, Z4
 	VPDPBUSD         Z21, Z22, Z5
-	VPBROADCASTD     240(R14), Z22
+	VPBROADCASTD     304(R14), Z22
 	VPDPBUSD         Z20, Z22, Z6
 	VPDPBUSD         Z21, Z22, Z7
-	VPBROADCASTD     304(R14), Z22
+	VPBROADCASTD     432(R14), Z22
 	VPDPBUSD         Z20, Z22, Z8
 	VPDPBUSD         Z21, Z22, Z9
-	VPBROADCASTD     368(R14), Z22
+	VPBROADCASTD     496(R14), Z22
 	VPDPBUSD         Z20, Z22, Z10
 	VPDPBUSD         Z21, Z22, Z11
-	VPBROADCASTD     432(R14), Z22
+	VPBROADCASTD     624(R14), Z22
 	VPDPBUSD         Z20, Z22, Z12
 	VPDPBUSD         Z21, Z22, Z13
-	VPBROADCASTD     496(R14), Z22
+	VPBROADCASTD     688(R14), Z22
 	VPDPBUSD         Z20, Z22, Z14
 	VPDPBUSD         Z21, Z22, Z15
-	VPBROADCASTD     560(R14), Z22
+	VPBROADCASTD     816(R14), Z22
 	VPDPBUSD         Z20, Z22, Z16
 	VPDPBUSD         Z21, Z22, Z17
-	VPBROADCASTD     624(R14), Z22
+	VPBROADCASTD     880(R14), Z22
 	VPDPBUSD         Z20, Z22, Z18
 	VPDPBUSD         Z21, Z22, Z19
 	PREFETCHT1       (R9)
@@ -18678,74 +18788,74 @@ tile535:
 	JL               tile535
 	MOVQ             96(AX), R13
 	MOVQ             BX, R12
-	VPSLLD           $0x08, Z0, Z0
-	VPADDD           Z2, Z0, Z0
-	VCVTDQ2PS        Z0, Z0
-	VMOVUPS          (R12), Z2
-	VFMADD231PS.BCST 640(SI), Z0, Z2
-	VMOVUPS          Z2, (R12)
-	VPSLLD           $0x08, Z1, Z1
-	VPADDD           Z3, Z1, Z1
-	VCVTDQ2PS        Z1, Z1
+	VPSLLD           $0x08, Z2, Z2
+	VPADDD           Z0, Z2, Z2
+	VCVTDQ2PS        Z2, Z2
+	VMOVUPS          (R12), Z0
+	VFMADD231PS.BCST 128(SI), Z2, Z0
+	VMOVUPS          Z0, (R12)
+	VPSLLD           $0x08, Z3, Z3
+	VPADDD           Z1, Z3, Z3
+	VCVTDQ2PS        Z3, Z3
 	VMOVUPS          64(R12), Z0
-	VFMADD231PS.BCST 640(SI), Z1, Z0
+	VFMADD231PS.BCST 128(SI), Z3, Z0
 	VMOVUPS          Z0, 64(R12)
 	LEAQ             (R12)(R13*4), R12
-	VPSLLD           $0x08, Z4, Z4
-	VPADDD           Z6, Z4, Z4
-	VCVTDQ2PS        Z4, Z4
+	VPSLLD           $0x08, Z6, Z6
+	VPADDD           Z4, Z6, Z6
+	VCVTDQ2PS        Z6, Z6
 	VMOVUPS          (R12), Z0
-	VFMADD231PS.BCST 644(SI), Z4, Z0
+	VFMADD231PS.BCST 320(SI), Z6, Z0
 	VMOVUPS          Z0, (R12)
-	VPSLLD           $0x08, Z5, Z5
-	VPADDD           Z7, Z5, Z5
-	VCVTDQ2PS        Z5, Z5
+	VPSLLD           $0x08, Z7, Z7
+	VPADDD           Z5, Z7, Z7
+	VCVTDQ2PS        Z7, Z7
 	VMOVUPS          64(R12), Z0
-	VFMADD231PS.BCST 644(SI), Z5, Z0
+	VFMADD231PS.BCST 320(SI), Z7, Z0
 	VMOVUPS          Z0, 64(R12)
 	LEAQ             (R12)(R13*4), R12
-	VPSLLD           $0x08, Z8, Z8
-	VPADDD           Z10, Z8, Z8
-	VCVTDQ2PS        Z8, Z8
+	VPSLLD           $0x08, Z10, Z10
+	VPADDD           Z8, Z10, Z10
+	VCVTDQ2PS        Z10, Z10
 	VMOVUPS          (R12), Z0
-	VFMADD231PS.BCST 648(SI), Z8, Z0
+	VFMADD231PS.BCST 512(SI), Z10, Z0
 	VMOVUPS          Z0, (R12)
-	VPSLLD           $0x08, Z9, Z9
-	VPADDD           Z11, Z9, Z9
-	VCVTDQ2PS        Z9, Z9
+	VPSLLD           $0x08, Z11, Z11
+	VPADDD           Z9, Z11, Z11
+	VCVTDQ2PS        Z11, Z11
 	VMOVUPS          64(R12), Z0
-	VFMADD231PS.BCST 648(SI), Z9, Z0
+	VFMADD231PS.BCST 512(SI), Z11, Z0
 	VMOVUPS          Z0, 64(R12)
 	LEAQ             (R12)(R13*4), R12
-	VPSLLD           $0x08, Z12, Z12
-	VPADDD           Z14, Z12, Z12
-	VCVTDQ2PS        Z12, Z12
+	VPSLLD           $0x08, Z14, Z14
+	VPADDD           Z12, Z14, Z14
+	VCVTDQ2PS        Z14, Z14
 	VMOVUPS          (R12), Z0
-	VFMADD231PS.BCST 652(SI), Z12, Z0
+	VFMADD231PS.BCST 704(SI), Z14, Z0
 	VMOVUPS          Z0, (R12)
-	VPSLLD           $0x08, Z13, Z13
-	VPADDD           Z15, Z13, Z13
-	VCVTDQ2PS        Z13, Z13
+	VPSLLD           $0x08, Z15, Z15
+	VPADDD           Z13, Z15, Z15
+	VCVTDQ2PS        Z15, Z15
 	VMOVUPS          64(R12), Z0
-	VFMADD231PS.BCST 652(SI), Z13, Z0
+	VFMADD231PS.BCST 704(SI), Z15, Z0
 	VMOVUPS          Z0, 64(R12)
 	LEAQ             (R12)(R13*4), R12
-	VPSLLD           $0x08, Z16, Z16
-	VPADDD           Z18, Z16, Z16
-	VCVTDQ2PS        Z16, Z16
+	VPSLLD           $0x08, Z18, Z18
+	VPADDD           Z16, Z18, Z18
+	VCVTDQ2PS        Z18, Z18
 	VMOVUPS          (R12), Z0
-	VFMADD231PS.BCST 656(SI), Z16, Z0
+	VFMADD231PS.BCST 896(SI), Z18, Z0
 	VMOVUPS          Z0, (R12)
-	VPSLLD           $0x08, Z17, Z17
-	VPADDD           Z19, Z17, Z17
-	VCVTDQ2PS        Z17, Z17
+	VPSLLD           $0x08, Z19, Z19
+	VPADDD           Z17, Z19, Z19
+	VCVTDQ2PS        Z19, Z19
 	VMOVUPS          64(R12), Z0
-	VFMADD231PS.BCST 656(SI), Z17, Z0
+	VFMADD231PS.BCST 896(SI), Z19, Z0
 	VMOVUPS          Z0, 64(R12)
 	LEAQ             (R12)(R13*4), R12
 	ADDQ             $0x00000080, BX
 	ADDQ             $0x00000200, R8
-	ADDQ             $0x000002c0, SI
+	ADDQ             $0x000003c0, SI
 	SUBQ             $0x20, DI
 	JNZ              block534
 	ADDQ             $0x20, CX
@@ -18756,7 +18866,7 @@ tile535:
 	RET
 
 // func foldQ8R6AVX512(args *byte)
-// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, CMOV, MMX+
+// Requires: AVX, AVX2, AVX512BW, AVX512DQ, AVX512F, AVX512VL, AVX512_VNNI, CMOV, F16C, MMX+
 TEXT ·foldQ8R6AVX512(SB), NOSPLIT, $0-8
 	MOVQ args+0(FP), AX
 	MOVQ 8(AX), CX
@@ -18783,6 +18893,7 @@ tile537:
 	MOVQ   32(AX), R11
 	MOVQ   96(AX), R12
 	LEAQ   (R8)(BX*1), R10
+	ADDQ   $0x18, R11
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -18791,190 +18902,191 @@ tile537:
 	VPXORD Z5, Z5, Z5
 
 block538:
-	VPXORD           Z6, Z6, Z6
-	VPBROADCASTD     384(R11), Z7
-	VPXORD           Z8, Z8, Z8
-	VPBROADCASTD     388(R11), Z9
-	VPXORD           Z10, Z10, Z10
-	VPBROADCASTD     392(R11), Z11
-	VPXORD           Z12, Z12, Z12
-	VPBROADCASTD     396(R11), Z13
-	VPXORD           Z14, Z14, Z14
-	VPBROADCASTD     400(R11), Z15
-	VPXORD           Z16, Z16, Z16
-	VPBROADCASTD     404(R11), Z17
-	PREFETCHT1       (R9)
-	VMOVDQU32        (R10), Z18
-	VPDPBUSD.BCST    (R11), Z18, Z6
-	VPDPBUSD.BCST    4(R11), Z18, Z7
-	VPDPBUSD.BCST    8(R11), Z18, Z8
-	VPDPBUSD.BCST    12(R11), Z18, Z9
-	VPDPBUSD.BCST    16(R11), Z18, Z10
-	VPDPBUSD.BCST    20(R11), Z18, Z11
-	VPDPBUSD.BCST    24(R11), Z18, Z12
-	VPDPBUSD.BCST    28(R11), Z18, Z13
-	VPDPBUSD.BCST    32(R11), Z18, Z14
-	VPDPBUSD.BCST    36(R11), Z18, Z15
-	VPDPBUSD.BCST    40(R11), Z18, Z16
-	VPDPBUSD.BCST    44(R11), Z18, Z17
-	PREFETCHT1       64(R9)
-	VMOVDQU32        64(R10), Z18
-	VPDPBUSD.BCST    48(R11), Z18, Z6
-	VPDPBUSD.BCST    52(R11), Z18, Z7
-	VPDPBUSD.BCST    56(R11), Z18, Z8
-	VPDPBUSD.BCST    60(R11), Z18, Z9
-	VPDPBUSD.BCST    64(R11), Z18, Z10
-	VPDPBUSD.BCST    68(R11), Z18, Z11
-	VPDPBUSD.BCST    72(R11), Z18, Z12
-	VPDPBUSD.BCST    76(R11), Z18, Z13
-	VPDPBUSD.BCST    80(R11), Z18, Z14
-	VPDPBUSD.BCST    84(R11), Z18, Z15
-	VPDPBUSD.BCST    88(R11), Z18, Z16
-	VPDPBUSD.BCST    92(R11), Z18, Z17
-	PREFETCHT1       128(R9)
-	VMOVDQU32        128(R10), Z18
-	VPDPBUSD.BCST    96(R11), Z18, Z6
-	VPDPBUSD.BCST    100(R11), Z18, Z7
-	VPDPBUSD.BCST    104(R11), Z18, Z8
-	VPDPBUSD.BCST    108(R11), Z18, Z9
-	VPDPBUSD.BCST    112(R11), Z18, Z10
-	VPDPBUSD.BCST    116(R11), Z18, Z11
-	VPDPBUSD.BCST    120(R11), Z18, Z12
-	VPDPBUSD.BCST    124(R11), Z18, Z13
-	VPDPBUSD.BCST    128(R11), Z18, Z14
-	VPDPBUSD.BCST    132(R11), Z18, Z15
-	VPDPBUSD.BCST    136(R11), Z18, Z16
-	VPDPBUSD.BCST    140(R11), Z18, Z17
-	PREFETCHT1       192(R9)
-	VMOVDQU32        192(R10), Z18
-	VPDPBUSD.BCST    144(R11), Z18, Z6
-	VPDPBUSD.BCST    148(R11), Z18, Z7
-	VPDPBUSD.BCST    152(R11), Z18, Z8
-	VPDPBUSD.BCST    156(R11), Z18, Z9
-	VPDPBUSD.BCST    160(R11), Z18, Z10
-	VPDPBUSD.BCST    164(R11), Z18, Z11
-	VPDPBUSD.BCST    168(R11), Z18, Z12
-	VPDPBUSD.BCST    172(R11), Z18, Z13
-	VPDPBUSD.BCST    176(R11), Z18, Z14
-	VPDPBUSD.BCST    180(R11), Z18, Z15
-	VPDPBUSD.BCST    184(R11), Z18, Z16
-	VPDPBUSD.BCST    188(R11), Z18, Z17
-	PREFETCHT1       256(R9)
-	VMOVDQU32        256(R10), Z18
-	VPDPBUSD.BCST    192(R11), Z18, Z6
-	VPDPBUSD.BCST    196(R11), Z18, Z7
-	VPDPBUSD.BCST    200(R11), Z18, Z8
-	VPDPBUSD.BCST    204(R11), Z18, Z9
-	VPDPBUSD.BCST    208(R11), Z18, Z10
-	VPDPBUSD.BCST    212(R11), Z18, Z11
-	VPDPBUSD.BCST    216(R11), Z18, Z12
-	VPDPBUSD.BCST    220(R11), Z18, Z13
-	VPDPBUSD.BCST    224(R11), Z18, Z14
-	VPDPBUSD.BCST    228(R11), Z18, Z15
-	VPDPBUSD.BCST    232(R11), Z18, Z16
-	VPDPBUSD.BCST    236(R11), Z18, Z17
-	PREFETCHT1       320(R9)
-	VMOVDQU32        320(R10), Z18
-	VPDPBUSD.BCST    240(R11), Z18, Z6
-	VPDPBUSD.BCST    244(R11), Z18, Z7
-	VPDPBUSD.BCST    248(R11), Z18, Z8
-	VPDPBUSD.BCST    252(R11), Z18, Z9
-	VPDPBUSD.BCST    256(R11), Z18, Z10
-	VPDPBUSD.BCST    260(R11), Z18, Z11
-	VPDPBUSD.BCST    264(R11), Z18, Z12
-	VPDPBUSD.BCST    268(R11), Z18, Z13
-	VPDPBUSD.BCST    272(R11), Z18, Z14
-	VPDPBUSD.BCST    276(R11), Z18, Z15
-	VPDPBUSD.BCST    280(R11), Z18, Z16
-	VPDPBUSD.BCST    284(R11), Z18, Z17
-	PREFETCHT1       384(R9)
-	VMOVDQU32        384(R10), Z18
-	VPDPBUSD.BCST    288(R11), Z18, Z6
-	VPDPBUSD.BCST    292(R11), Z18, Z7
-	VPDPBUSD.BCST    296(R11), Z18, Z8
-	VPDPBUSD.BCST    300(R11), Z18, Z9
-	VPDPBUSD.BCST    304(R11), Z18, Z10
-	VPDPBUSD.BCST    308(R11), Z18, Z11
-	VPDPBUSD.BCST    312(R11), Z18, Z12
-	VPDPBUSD.BCST    316(R11), Z18, Z13
-	VPDPBUSD.BCST    320(R11), Z18, Z14
-	VPDPBUSD.BCST    324(R11), Z18, Z15
-	VPDPBUSD.BCST    328(R11), Z18, Z16
-	VPDPBUSD.BCST    332(R11), Z18, Z17
-	PREFETCHT1       448(R9)
-	VMOVDQU32        448(R10), Z18
-	VPDPBUSD.BCST    336(R11), Z18, Z6
-	VPDPBUSD.BCST    340(R11), Z18, Z7
-	VPDPBUSD.BCST    344(R11), Z18, Z8
-	VPDPBUSD.BCST    348(R11), Z18, Z9
-	VPDPBUSD.BCST    352(R11), Z18, Z10
-	VPDPBUSD.BCST    356(R11), Z18, Z11
-	VPDPBUSD.BCST    360(R11), Z18, Z12
-	VPDPBUSD.BCST    364(R11), Z18, Z13
-	VPDPBUSD.BCST    368(R11), Z18, Z14
-	VPDPBUSD.BCST    372(R11), Z18, Z15
-	VPDPBUSD.BCST    376(R11), Z18, Z16
-	VPDPBUSD.BCST    380(R11), Z18, Z17
-	VCVTPH2PS        (R8), Z18
-	VPSLLD           $0x08, Z6, Z6
-	VPADDD           Z7, Z6, Z6
-	VCVTDQ2PS        Z6, Z6
-	VMULPS           Z18, Z6, Z6
-	VFMADD231PS.BCST 408(R11), Z6, Z0
-	VPSLLD           $0x08, Z8, Z8
-	VPADDD           Z9, Z8, Z8
-	VCVTDQ2PS        Z8, Z8
-	VMULPS           Z18, Z8, Z8
-	VFMADD231PS.BCST 412(R11), Z8, Z1
-	VPSLLD           $0x08, Z10, Z10
-	VPADDD           Z11, Z10, Z10
-	VCVTDQ2PS        Z10, Z10
-	VMULPS           Z18, Z10, Z10
-	VFMADD231PS.BCST 416(R11), Z10, Z2
-	VPSLLD           $0x08, Z12, Z12
-	VPADDD           Z13, Z12, Z12
-	VCVTDQ2PS        Z12, Z12
-	VMULPS           Z18, Z12, Z12
-	VFMADD231PS.BCST 420(R11), Z12, Z3
-	VPSLLD           $0x08, Z14, Z14
-	VPADDD           Z15, Z14, Z14
-	VCVTDQ2PS        Z14, Z14
-	VMULPS           Z18, Z14, Z14
-	VFMADD231PS.BCST 424(R11), Z14, Z4
-	VPSLLD           $0x08, Z16, Z16
-	VPADDD           Z17, Z16, Z16
-	VCVTDQ2PS        Z16, Z16
-	VMULPS           Z18, Z16, Z16
-	VFMADD231PS.BCST 428(R11), Z16, Z5
-	ADDQ             $0x20, R8
-	ADDQ             $0x00000200, R10
-	PREFETCHT1       512(R9)
-	ADDQ             $0x00000220, R9
-	ADDQ             $0x000001b0, R11
-	SUBQ             $0x20, R12
-	JNZ              block538
-	VMOVUPS          Z0, (DI)
-	VMOVUPS          Z1, 256(DI)
-	VMOVUPS          Z2, 512(DI)
-	VMOVUPS          Z3, 768(DI)
-	VMOVUPS          Z4, 1024(DI)
-	VMOVUPS          Z5, 1280(DI)
-	ADDQ             $0x40, DI
-	INCQ             SI
-	CMPQ             SI, $0x04
-	JL               tile537
-	CMPL             112(AX), $0x00
-	JE               uncapped539
-	MOVQ             64(AX), BX
-	MOVQ             $0x00000018, SI
+	VPXORD        Z6, Z6, Z6
+	VPBROADCASTD  384(R11), Z7
+	VPXORD        Z8, Z8, Z8
+	VPBROADCASTD  388(R11), Z9
+	VPXORD        Z10, Z10, Z10
+	VPBROADCASTD  392(R11), Z11
+	VPXORD        Z12, Z12, Z12
+	VPBROADCASTD  396(R11), Z13
+	VPXORD        Z14, Z14, Z14
+	VPBROADCASTD  400(R11), Z15
+	VPXORD        Z16, Z16, Z16
+	VPBROADCASTD  404(R11), Z17
+	PREFETCHT1    (R9)
+	VMOVDQU32     (R10), Z18
+	VPDPBUSD.BCST (R11), Z18, Z6
+	VPDPBUSD.BCST 4(R11), Z18, Z7
+	VPDPBUSD.BCST 8(R11), Z18, Z8
+	VPDPBUSD.BCST 12(R11), Z18, Z9
+	VPDPBUSD.BCST 16(R11), Z18, Z10
+	VPDPBUSD.BCST 20(R11), Z18, Z11
+	VPDPBUSD.BCST 24(R11), Z18, Z12
+	VPDPBUSD.BCST 28(R11), Z18, Z13
+	VPDPBUSD.BCST 32(R11), Z18, Z14
+	VPDPBUSD.BCST 36(R11), Z18, Z15
+	VPDPBUSD.BCST 40(R11), Z18, Z16
+	VPDPBUSD.BCST 44(R11), Z18, Z17
+	PREFETCHT1    64(R9)
+	VMOVDQU32     64(R10), Z18
+	VPDPBUSD.BCST 48(R11), Z18, Z6
+	VPDPBUSD.BCST 52(R11), Z18, Z7
+	VPDPBUSD.BCST 56(R11), Z18, Z8
+	VPDPBUSD.BCST 60(R11), Z18, Z9
+	VPDPBUSD.BCST 64(R11), Z18, Z10
+	VPDPBUSD.BCST 68(R11), Z18, Z11
+	VPDPBUSD.BCST 72(R11), Z18, Z12
+	VPDPBUSD.BCST 76(R11), Z18, Z13
+	VPDPBUSD.BCST 80(R11), Z18, Z14
+	VPDPBUSD.BCST 84(R11), Z18, Z15
+	VPDPBUSD.BCST 88(R11), Z18, Z16
+	VPDPBUSD.BCST 92(R11), Z18, Z17
+	PREFETCHT1    128(R9)
+	VMOVDQU32     128(R10), Z18
+	VPDPBUSD.BCST 96(R11), Z18, Z6
+	VPDPBUSD.BCST 100(R11), Z18, Z7
+	VPDPBUSD.BCST 104(R11), Z18, Z8
+	VPDPBUSD.BCST 108(R11), Z18, Z9
+	VPDPBUSD.BCST 112(R11), Z18, Z10
+	VPDPBUSD.BCST 116(R11), Z18, Z11
+	VPDPBUSD.BCST 120(R11), Z18, Z12
+	VPDPBUSD.BCST 124(R11), Z18, Z13
+	VPDPBUSD.BCST 128(R11), Z18, Z14
+	VPDPBUSD.BCST 132(R11), Z18, Z15
+	VPDPBUSD.BCST 136(R11), Z18, Z16
+	VPDPBUSD.BCST 140(R11), Z18, Z17
+	PREFETCHT1    192(R9)
+	VMOVDQU32     192(R10), Z18
+	VPDPBUSD.BCST 144(R11), Z18, Z6
+	VPDPBUSD.BCST 148(R11), Z18, Z7
+	VPDPBUSD.BCST 152(R11), Z18, Z8
+	VPDPBUSD.BCST 156(R11), Z18, Z9
+	VPDPBUSD.BCST 160(R11), Z18, Z10
+	VPDPBUSD.BCST 164(R11), Z18, Z11
+	VPDPBUSD.BCST 168(R11), Z18, Z12
+	VPDPBUSD.BCST 172(R11), Z18, Z13
+	VPDPBUSD.BCST 176(R11), Z18, Z14
+	VPDPBUSD.BCST 180(R11), Z18, Z15
+	VPDPBUSD.BCST 184(R11), Z18, Z16
+	VPDPBUSD.BCST 188(R11), Z18, Z17
+	PREFETCHT1    256(R9)
+	VMOVDQU32     256(R10), Z18
+	VPDPBUSD.BCST 192(R11), Z18, Z6
+	VPDPBUSD.BCST 196(R11), Z18, Z7
+	VPDPBUSD.BCST 200(R11), Z18, Z8
+	VPDPBUSD.BCST 204(R11), Z18, Z9
+	VPDPBUSD.BCST 208(R11), Z18, Z10
+	VPDPBUSD.BCST 212(R11), Z18, Z11
+	VPDPBUSD.BCST 216(R11), Z18, Z12
+	VPDPBUSD.BCST 220(R11), Z18, Z13
+	VPDPBUSD.BCST 224(R11), Z18, Z14
+	VPDPBUSD.BCST 228(R11), Z18, Z15
+	VPDPBUSD.BCST 232(R11), Z18, Z16
+	VPDPBUSD.BCST 236(R11), Z18, Z17
+	PREFETCHT1    320(R9)
+	VMOVDQU32     320(R10), Z18
+	VPDPBUSD.BCST 240(R11), Z18, Z6
+	VPDPBUSD.BCST 244(R11), Z18, Z7
+	VPDPBUSD.BCST 248(R11), Z18, Z8
+	VPDPBUSD.BCST 252(R11), Z18, Z9
+	VPDPBUSD.BCST 256(R11), Z18, Z10
+	VPDPBUSD.BCST 260(R11), Z18, Z11
+	VPDPBUSD.BCST 264(R11), Z18, Z12
+	VPDPBUSD.BCST 268(R11), Z18, Z13
+	VPDPBUSD.BCST 272(R11), Z18, Z14
+	VPDPBUSD.BCST 276(R11), Z18, Z15
+	VPDPBUSD.BCST 280(R11), Z18, Z16
+	VPDPBUSD.BCST 284(R11), Z18, Z17
+	PREFETCHT1    384(R9)
+	VMOVDQU32     384(R10), Z18
+	VPDPBUSD.BCST 288(R11), Z18, Z6
+	VPDPBUSD.BCST 292(R11), Z18, Z7
+	VPDPBUSD.BCST 296(R11), Z18, Z8
+	VPDPBUSD.BCST 300(R11), Z18, Z9
+	VPDPBUSD.BCST 304(R11), Z18, Z10
+	VPDPBUSD.BCST 308(R11), Z18, Z11
+	VPDPBUSD.BCST 312(R11), Z18, Z12
+	VPDPBUSD.BCST 316(R11), Z18, Z13
+	VPDPBUSD.BCST 320(R11), Z18, Z14
+	VPDPBUSD.BCST 324(R11), Z18, Z15
+	VPDPBUSD.BCST 328(R11), Z18, Z16
+	VPDPBUSD.BCST 332(R11), Z18, Z17
+	PREFETCHT1    448(R9)
+	VMOVDQU32     448(R10), Z18
+	VPDPBUSD.BCST 336(R11), Z18, Z6
+	VPDPBUSD.BCST 340(R11), Z18, Z7
+	VPDPBUSD.BCST 344(R11), Z18, Z8
+	VPDPBUSD.BCST 348(R11), Z18, Z9
+	VPDPBUSD.BCST 352(R11), Z18, Z10
+	VPDPBUSD.BCST 356(R11), Z18, Z11
+	VPDPBUSD.BCST 360(R11), Z18, Z12
+	VPDPBUSD.BCST 364(R11), Z18, Z13
+	VPDPBUSD.BCST 368(R11), Z18, Z14
+	VPDPBUSD.BCST 372(R11), Z18, Z15
+	VPDPBUSD.BCST 376(R11), Z18, Z16
+	VPDPBUSD.BCST 380(R11), Z18, Z17
+	VCVTPH2PS     (R8), Z18
+	VPSLLD        $0x08, Z6, Z6
+	VPADDD        Z7, Z6, Z6
+	VCVTDQ2PS     Z6, Z6
+	VFMADD231PS   Z18, Z6, Z0
+	VPSLLD        $0x08, Z8, Z8
+	VPADDD        Z9, Z8, Z8
+	VCVTDQ2PS     Z8, Z8
+	VFMADD231PS   Z18, Z8, Z1
+	VPSLLD        $0x08, Z10, Z10
+	VPADDD        Z11, Z10, Z10
+	VCVTDQ2PS     Z10, Z10
+	VFMADD231PS   Z18, Z10, Z2
+	VPSLLD        $0x08, Z12, Z12
+	VPADDD        Z13, Z12, Z12
+	VCVTDQ2PS     Z12, Z12
+	VFMADD231PS   Z18, Z12, Z3
+	VPSLLD        $0x08, Z14, Z14
+	VPADDD        Z15, Z14, Z14
+	VCVTDQ2PS     Z14, Z14
+	VFMADD231PS   Z18, Z14, Z4
+	VPSLLD        $0x08, Z16, Z16
+	VPADDD        Z17, Z16, Z16
+	VCVTDQ2PS     Z16, Z16
+	VFMADD231PS   Z18, Z16, Z5
+	ADDQ          $0x20, R8
+	ADDQ          $0x00000200, R10
+	PREFETCHT1    512(R9)
+	ADDQ          $0x00000220, R9
+	ADDQ          $0x00000198, R11
+	SUBQ          $0x20, R12
+	JNZ           block538
+	MOVQ          32(AX), R11
+	VMULPS.BCST   (R11), Z0, Z0
+	VMOVUPS       Z0, (DI)
+	VMULPS.BCST   4(R11), Z1, Z1
+	VMOVUPS       Z1, 256(DI)
+	VMULPS.BCST   8(R11), Z2, Z2
+	VMOVUPS       Z2, 512(DI)
+	VMULPS.BCST   12(R11), Z3, Z3
+	VMOVUPS       Z3, 768(DI)
+	VMULPS.BCST   16(R11), Z4, Z4
+	VMOVUPS       Z4, 1024(DI)
+	VMULPS.BCST   20(R11), Z5, Z5
+	VMOVUPS       Z5, 1280(DI)
+	ADDQ          $0x40, DI
+	INCQ          SI
+	CMPQ          SI, $0x04
+	JL            tile537
+	CMPL          112(AX), $0x00
+	JE            uncapped539
+	MOVQ          64(AX), BX
+	MOVQ          $0x00000018, SI
 
 cap540:
 	VMOVUPS          (BX), Z0
 	VMULPS.BCST      116(AX), Z0, Z0
-	VPANDD.BCST      foldConst_avx512<>+80(SB), Z0, Z1
-	VPANDD.BCST      foldConst_avx512<>+76(SB), Z0, Z2
-	VCMPPS.BCST      $0x11, foldConst_avx512<>+84(SB), Z1, K1
-	VMINPS.BCST      foldConst_avx512<>+88(SB), Z1, Z1
+	VPANDD.BCST      foldConst_avx512<>+100(SB), Z0, Z1
+	VPANDD.BCST      foldConst_avx512<>+96(SB), Z0, Z2
+	VCMPPS.BCST      $0x11, foldConst_avx512<>+104(SB), Z1, K1
+	VMINPS.BCST      foldConst_avx512<>+108(SB), Z1, Z1
 	VADDPS           Z1, Z1, Z1
 	VMULPS.BCST      foldConst_avx512<>+8(SB), Z1, Z1
 	VREDUCEPS        $0x01, Z1, Z3
@@ -18985,18 +19097,18 @@ cap540:
 	VFMADD213PS.BCST foldConst_avx512<>+28(SB), Z3, Z4
 	VFMADD213PS.BCST foldConst_avx512<>+32(SB), Z3, Z4
 	VSCALEFPS        Z1, Z4, Z4
-	VADDPS.BCST      foldConst_avx512<>+68(SB), Z4, Z4
-	VBROADCASTSS     foldConst_avx512<>+72(SB), Z1
+	VADDPS.BCST      foldConst_avx512<>+88(SB), Z4, Z4
+	VBROADCASTSS     foldConst_avx512<>+92(SB), Z1
 	VDIVPS           Z4, Z1, Z1
-	VBROADCASTSS     foldConst_avx512<>+68(SB), Z3
+	VBROADCASTSS     foldConst_avx512<>+88(SB), Z3
 	VSUBPS           Z1, Z3, Z1
 	VPORD            Z2, Z1, Z1
 	VMULPS           Z0, Z0, Z2
-	VBROADCASTSS     foldConst_avx512<>+92(SB), Z3
-	VFMADD213PS.BCST foldConst_avx512<>+96(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+100(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+104(SB), Z2, Z3
-	VFMADD213PS.BCST foldConst_avx512<>+108(SB), Z2, Z3
+	VBROADCASTSS     foldConst_avx512<>+112(SB), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+116(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+120(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+124(SB), Z2, Z3
+	VFMADD213PS.BCST foldConst_avx512<>+128(SB), Z2, Z3
 	VMULPS           Z0, Z2, Z2
 	VFMADD213PS      Z0, Z2, Z3
 	VMOVAPS          Z3, K1, Z1
@@ -19225,368 +19337,375 @@ weights543:
 	VMOVUPS          Z1, (SI)
 
 next544:
-	ADDQ         $0x04, BX
-	ADDQ         $0x40, SI
-	ADDQ         $0x00000100, R8
-	ADDQ         R9, DI
-	DECQ         R10
-	JNZ          row542
-	MOVQ         64(AX), BX
-	VMOVUPS      (BX), Z0
-	VMOVUPS      64(BX), Z1
-	VMOVUPS      128(BX), Z2
-	VMOVUPS      192(BX), Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+52(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+60(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMOVUPS      Z0, (BX)
-	VMULPS       Z5, Z1, Z1
-	VMOVUPS      Z1, 64(BX)
-	VMULPS       Z5, Z2, Z2
-	VMOVUPS      Z2, 128(BX)
-	VMULPS       Z5, Z3, Z3
-	VMOVUPS      Z3, 192(BX)
-	VMULSS       foldConst_avx512<>+64(SB), X4, X4
-	VMOVSS       X4, 2336(BX)
-	VMOVUPS      256(BX), Z0
-	VMOVUPS      320(BX), Z1
-	VMOVUPS      384(BX), Z2
-	VMOVUPS      448(BX), Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+52(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+60(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMOVUPS      Z0, 256(BX)
-	VMULPS       Z5, Z1, Z1
-	VMOVUPS      Z1, 320(BX)
-	VMULPS       Z5, Z2, Z2
-	VMOVUPS      Z2, 384(BX)
-	VMULPS       Z5, Z3, Z3
-	VMOVUPS      Z3, 448(BX)
-	VMULSS       foldConst_avx512<>+64(SB), X4, X4
-	VMOVSS       X4, 2340(BX)
-	VMOVUPS      512(BX), Z0
-	VMOVUPS      576(BX), Z1
-	VMOVUPS      640(BX), Z2
-	VMOVUPS      704(BX), Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+52(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+60(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMOVUPS      Z0, 512(BX)
-	VMULPS       Z5, Z1, Z1
-	VMOVUPS      Z1, 576(BX)
-	VMULPS       Z5, Z2, Z2
-	VMOVUPS      Z2, 640(BX)
-	VMULPS       Z5, Z3, Z3
-	VMOVUPS      Z3, 704(BX)
-	VMULSS       foldConst_avx512<>+64(SB), X4, X4
-	VMOVSS       X4, 2344(BX)
-	VMOVUPS      768(BX), Z0
-	VMOVUPS      832(BX), Z1
-	VMOVUPS      896(BX), Z2
-	VMOVUPS      960(BX), Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+52(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+60(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMOVUPS      Z0, 768(BX)
-	VMULPS       Z5, Z1, Z1
-	VMOVUPS      Z1, 832(BX)
-	VMULPS       Z5, Z2, Z2
-	VMOVUPS      Z2, 896(BX)
-	VMULPS       Z5, Z3, Z3
-	VMOVUPS      Z3, 960(BX)
-	VMULSS       foldConst_avx512<>+64(SB), X4, X4
-	VMOVSS       X4, 2348(BX)
-	VMOVUPS      1024(BX), Z0
-	VMOVUPS      1088(BX), Z1
-	VMOVUPS      1152(BX), Z2
-	VMOVUPS      1216(BX), Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+52(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+60(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMOVUPS      Z0, 1024(BX)
-	VMULPS       Z5, Z1, Z1
-	VMOVUPS      Z1, 1088(BX)
-	VMULPS       Z5, Z2, Z2
-	VMOVUPS      Z2, 1152(BX)
-	VMULPS       Z5, Z3, Z3
-	VMOVUPS      Z3, 1216(BX)
-	VMULSS       foldConst_avx512<>+64(SB), X4, X4
-	VMOVSS       X4, 2352(BX)
-	VMOVUPS      1280(BX), Z0
-	VMOVUPS      1344(BX), Z1
-	VMOVUPS      1408(BX), Z2
-	VMOVUPS      1472(BX), Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+52(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+60(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMOVUPS      Z0, 1280(BX)
-	VMULPS       Z5, Z1, Z1
-	VMOVUPS      Z1, 1344(BX)
-	VMULPS       Z5, Z2, Z2
-	VMOVUPS      Z2, 1408(BX)
-	VMULPS       Z5, Z3, Z3
-	VMOVUPS      Z3, 1472(BX)
-	VMULSS       foldConst_avx512<>+64(SB), X4, X4
-	VMOVSS       X4, 2356(BX)
-	MOVQ         72(AX), BX
-	TESTQ        BX, BX
-	JNZ          masked547
-	MOVL         $0x0000ffff, BX
-	KMOVW        BX, K1
-	MOVQ         (AX), BX
-	MOVQ         (CX), SI
-	ADDQ         BX, SI
-	MOVQ         8(CX), DI
-	ADDQ         BX, DI
-	MOVQ         16(CX), R8
-	ADDQ         BX, R8
-	MOVQ         24(CX), R9
-	ADDQ         BX, R9
-	MOVQ         104(AX), BX
-	MOVQ         64(AX), R10
-	MOVQ         96(AX), R11
-	ADDQ         $0x00000600, R10
-	ADDQ         BX, SI
-	ADDQ         BX, DI
-	ADDQ         BX, R8
-	ADDQ         BX, R9
+	ADDQ            $0x04, BX
+	ADDQ            $0x40, SI
+	ADDQ            $0x00000100, R8
+	ADDQ            R9, DI
+	DECQ            R10
+	JNZ             row542
+	MOVQ            64(AX), BX
+	VMOVUPS         (BX), Z0
+	VMOVUPS         64(BX), Z1
+	VMOVUPS         128(BX), Z2
+	VMOVUPS         192(BX), Z3
+	VPMAXUD         Z0, Z1, Z4
+	VPMAXUD         Z2, Z3, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VSHUFF32X4      $0x4e, Z4, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VSHUFF32X4      $0xb1, Z4, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPERMILPS       $0x4e, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPERMILPS       $0xb1, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPMAXUD.BCST    foldConst_avx512<>+52(SB), Z4, Z4
+	VMOVSS          foldConst_avx512<>+60(SB), X5
+	VDIVSS          X4, X5, X5
+	VBROADCASTSS    X5, Z5
+	VMULPS          Z5, Z0, Z0
+	VMOVUPS         Z0, (BX)
+	VMULPS          Z5, Z1, Z1
+	VMOVUPS         Z1, 64(BX)
+	VMULPS          Z5, Z2, Z2
+	VMOVUPS         Z2, 128(BX)
+	VMULPS          Z5, Z3, Z3
+	VMOVUPS         Z3, 192(BX)
+	VMULSS          foldConst_avx512<>+64(SB), X4, X4
+	VMOVSS          X4, 1668(BX)
+	VMOVUPS         256(BX), Z0
+	VMOVUPS         320(BX), Z1
+	VMOVUPS         384(BX), Z2
+	VMOVUPS         448(BX), Z3
+	VPMAXUD         Z0, Z1, Z4
+	VPMAXUD         Z2, Z3, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VSHUFF32X4      $0x4e, Z4, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VSHUFF32X4      $0xb1, Z4, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPERMILPS       $0x4e, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPERMILPS       $0xb1, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPMAXUD.BCST    foldConst_avx512<>+52(SB), Z4, Z4
+	VMOVSS          foldConst_avx512<>+60(SB), X5
+	VDIVSS          X4, X5, X5
+	VBROADCASTSS    X5, Z5
+	VMULPS          Z5, Z0, Z0
+	VMOVUPS         Z0, 256(BX)
+	VMULPS          Z5, Z1, Z1
+	VMOVUPS         Z1, 320(BX)
+	VMULPS          Z5, Z2, Z2
+	VMOVUPS         Z2, 384(BX)
+	VMULPS          Z5, Z3, Z3
+	VMOVUPS         Z3, 448(BX)
+	VMULSS          foldConst_avx512<>+64(SB), X4, X4
+	VMOVSS          X4, 1860(BX)
+	VMOVUPS         512(BX), Z0
+	VMOVUPS         576(BX), Z1
+	VMOVUPS         640(BX), Z2
+	VMOVUPS         704(BX), Z3
+	VPMAXUD         Z0, Z1, Z4
+	VPMAXUD         Z2, Z3, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VSHUFF32X4      $0x4e, Z4, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VSHUFF32X4      $0xb1, Z4, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPERMILPS       $0x4e, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPERMILPS       $0xb1, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPMAXUD.BCST    foldConst_avx512<>+52(SB), Z4, Z4
+	VMOVSS          foldConst_avx512<>+60(SB), X5
+	VDIVSS          X4, X5, X5
+	VBROADCASTSS    X5, Z5
+	VMULPS          Z5, Z0, Z0
+	VMOVUPS         Z0, 512(BX)
+	VMULPS          Z5, Z1, Z1
+	VMOVUPS         Z1, 576(BX)
+	VMULPS          Z5, Z2, Z2
+	VMOVUPS         Z2, 640(BX)
+	VMULPS          Z5, Z3, Z3
+	VMOVUPS         Z3, 704(BX)
+	VMULSS          foldConst_avx512<>+64(SB), X4, X4
+	VMOVSS          X4, 2052(BX)
+	VMOVUPS         768(BX), Z0
+	VMOVUPS         832(BX), Z1
+	VMOVUPS         896(BX), Z2
+	VMOVUPS         960(BX), Z3
+	VPMAXUD         Z0, Z1, Z4
+	VPMAXUD         Z2, Z3, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VSHUFF32X4      $0x4e, Z4, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VSHUFF32X4      $0xb1, Z4, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPERMILPS       $0x4e, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPERMILPS       $0xb1, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPMAXUD.BCST    foldConst_avx512<>+52(SB), Z4, Z4
+	VMOVSS          foldConst_avx512<>+60(SB), X5
+	VDIVSS          X4, X5, X5
+	VBROADCASTSS    X5, Z5
+	VMULPS          Z5, Z0, Z0
+	VMOVUPS         Z0, 768(BX)
+	VMULPS          Z5, Z1, Z1
+	VMOVUPS         Z1, 832(BX)
+	VMULPS          Z5, Z2, Z2
+	VMOVUPS         Z2, 896(BX)
+	VMULPS          Z5, Z3, Z3
+	VMOVUPS         Z3, 960(BX)
+	VMULSS          foldConst_avx512<>+64(SB), X4, X4
+	VMOVSS          X4, 2244(BX)
+	VMOVUPS         1024(BX), Z0
+	VMOVUPS         1088(BX), Z1
+	VMOVUPS         1152(BX), Z2
+	VMOVUPS         1216(BX), Z3
+	VPMAXUD         Z0, Z1, Z4
+	VPMAXUD         Z2, Z3, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VSHUFF32X4      $0x4e, Z4, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VSHUFF32X4      $0xb1, Z4, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPERMILPS       $0x4e, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPERMILPS       $0xb1, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPMAXUD.BCST    foldConst_avx512<>+52(SB), Z4, Z4
+	VMOVSS          foldConst_avx512<>+60(SB), X5
+	VDIVSS          X4, X5, X5
+	VBROADCASTSS    X5, Z5
+	VMULPS          Z5, Z0, Z0
+	VMOVUPS         Z0, 1024(BX)
+	VMULPS          Z5, Z1, Z1
+	VMOVUPS         Z1, 1088(BX)
+	VMULPS          Z5, Z2, Z2
+	VMOVUPS         Z2, 1152(BX)
+	VMULPS          Z5, Z3, Z3
+	VMOVUPS         Z3, 1216(BX)
+	VMULSS          foldConst_avx512<>+64(SB), X4, X4
+	VMOVSS          X4, 2436(BX)
+	VMOVUPS         1280(BX), Z0
+	VMOVUPS         1344(BX), Z1
+	VMOVUPS         1408(BX), Z2
+	VMOVUPS         1472(BX), Z3
+	VPMAXUD         Z0, Z1, Z4
+	VPMAXUD         Z2, Z3, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VSHUFF32X4      $0x4e, Z4, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VSHUFF32X4      $0xb1, Z4, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPERMILPS       $0x4e, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPERMILPS       $0xb1, Z4, Z5
+	VPMAXUD         Z5, Z4, Z4
+	VPMAXUD.BCST    foldConst_avx512<>+52(SB), Z4, Z4
+	VMOVSS          foldConst_avx512<>+60(SB), X5
+	VDIVSS          X4, X5, X5
+	VBROADCASTSS    X5, Z5
+	VMULPS          Z5, Z0, Z0
+	VMOVUPS         Z0, 1280(BX)
+	VMULPS          Z5, Z1, Z1
+	VMOVUPS         Z1, 1344(BX)
+	VMULPS          Z5, Z2, Z2
+	VMOVUPS         Z2, 1408(BX)
+	VMULPS          Z5, Z3, Z3
+	VMOVUPS         Z3, 1472(BX)
+	VMULSS          foldConst_avx512<>+64(SB), X4, X4
+	VMOVSS          X4, 2628(BX)
+	MOVQ            72(AX), BX
+	MOVL            $0xaaaaaaaa, SI
+	KMOVD           SI, K2
+	VBROADCASTI32X4 foldConst_avx512<>+72(SB), Z0
+	TESTQ           BX, BX
+	JNZ             masked547
+	MOVL            $0x0000ffff, SI
+	KMOVW           SI, K1
+	MOVQ            (AX), BX
+	MOVQ            (CX), SI
+	ADDQ            BX, SI
+	MOVQ            8(CX), DI
+	ADDQ            BX, DI
+	MOVQ            16(CX), R8
+	ADDQ            BX, R8
+	MOVQ            24(CX), R9
+	ADDQ            BX, R9
+	MOVQ            104(AX), BX
+	MOVQ            64(AX), R10
+	MOVQ            96(AX), R11
+	ADDQ            $0x00000600, R10
+	ADDQ            BX, SI
+	ADDQ            BX, DI
+	ADDQ            BX, R8
+	ADDQ            BX, R9
 
 block549:
-	VCVTPH2PS.Z  (SI), K1, Z0
-	VCVTPH2PS.Z  (DI), K1, Z1
-	VCVTPH2PS.Z  (R8), K1, Z2
-	VCVTPH2PS.Z  (R9), K1, Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+68(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMULPS       Z5, Z1, Z1
-	VMULPS       Z5, Z2, Z2
-	VMULPS       Z5, Z3, Z3
-	MOVQ         64(AX), BX
-	VMULPS       (BX), Z0, Z5
-	VCVTPS2DQ    Z5, Z5
-	VMULPS       64(BX), Z1, Z6
-	VCVTPS2DQ    Z6, Z6
-	VPACKUSDW    Z6, Z5, Z5
-	VMULPS       128(BX), Z2, Z6
-	VCVTPS2DQ    Z6, Z6
-	VMULPS       192(BX), Z3, Z7
-	VCVTPS2DQ    Z7, Z7
-	VPACKUSDW    Z7, Z6, Z6
-	VPSRLW       $0x08, Z5, Z7
-	VPSRLW       $0x08, Z6, Z8
-	VPACKUSWB    Z8, Z7, Z7
-	VMOVDQU32    Z7, (R10)
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z5, Z5
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z6, Z6
-	VPACKUSWB    Z6, Z5, Z8
-	VMOVDQU32    Z8, 64(R10)
-	VMULSS       2336(BX), X4, X5
-	VMOVSS       X5, 768(R10)
-	MOVQ         64(AX), BX
-	VMULPS       256(BX), Z0, Z5
-	VCVTPS2DQ    Z5, Z5
-	VMULPS       320(BX), Z1, Z6
-	VCVTPS2DQ    Z6, Z6
-	VPACKUSDW    Z6, Z5, Z5
-	VMULPS       384(BX), Z2, Z6
-	VCVTPS2DQ    Z6, Z6
-	VMULPS       448(BX), Z3, Z7
-	VCVTPS2DQ    Z7, Z7
-	VPACKUSDW    Z7, Z6, Z6
-	VPSRLW       $0x08, Z5, Z7
-	VPSRLW       $0x08, Z6, Z8
-	VPACKUSWB    Z8, Z7, Z7
-	VMOVDQU32    Z7, 128(R10)
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z5, Z5
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z6, Z6
-	VPACKUSWB    Z6, Z5, Z8
-	VMOVDQU32    Z8, 192(R10)
-	VMULSS       2340(BX), X4, X5
-	VMOVSS       X5, 772(R10)
-	MOVQ         64(AX), BX
-	VMULPS       512(BX), Z0, Z5
-	VCVTPS2DQ    Z5, Z5
-	VMULPS       576(BX), Z1, Z6
-	VCVTPS2DQ    Z6, Z6
-	VPACKUSDW    Z6, Z5, Z5
-	VMULPS       640(BX), Z2, Z6
-	VCVTPS2DQ    Z6, Z6
-	VMULPS       704(BX), Z3, Z7
-	VCVTPS2DQ    Z7, Z7
-	VPACKUSDW    Z7, Z6, Z6
-	VPSRLW       $0x08, Z5, Z7
-	VPSRLW       $0x08, Z6, Z8
-	VPACKUSWB    Z8, Z7, Z7
-	VMOVDQU32    Z7, 256(R10)
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z5, Z5
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z6, Z6
-	VPACKUSWB    Z6, Z5, Z8
-	VMOVDQU32    Z8, 320(R10)
-	VMULSS       2344(BX), X4, X5
-	VMOVSS       X5, 776(R10)
-	MOVQ         64(AX), BX
-	VMULPS       768(BX), Z0, Z5
-	VCVTPS2DQ    Z5, Z5
-	VMULPS       832(BX), Z1, Z6
-	VCVTPS2DQ    Z6, Z6
-	VPACKUSDW    Z6, Z5, Z5
-	VMULPS       896(BX), Z2, Z6
-	VCVTPS2DQ    Z6, Z6
-	VMULPS       960(BX), Z3, Z7
-	VCVTPS2DQ    Z7, Z7
-	VPACKUSDW    Z7, Z6, Z6
-	VPSRLW       $0x08, Z5, Z7
-	VPSRLW       $0x08, Z6, Z8
-	VPACKUSWB    Z8, Z7, Z7
-	VMOVDQU32    Z7, 384(R10)
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z5, Z5
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z6, Z6
-	VPACKUSWB    Z6, Z5, Z8
-	VMOVDQU32    Z8, 448(R10)
-	VMULSS       2348(BX), X4, X5
-	VMOVSS       X5, 780(R10)
-	MOVQ         64(AX), BX
-	VMULPS       1024(BX), Z0, Z5
-	VCVTPS2DQ    Z5, Z5
-	VMULPS       1088(BX), Z1, Z6
-	VCVTPS2DQ    Z6, Z6
-	VPACKUSDW    Z6, Z5, Z5
-	VMULPS       1152(BX), Z2, Z6
-	VCVTPS2DQ    Z6, Z6
-	VMULPS       1216(BX), Z3, Z7
-	VCVTPS2DQ    Z7, Z7
-	VPACKUSDW    Z7, Z6, Z6
-	VPSRLW       $0x08, Z5, Z7
-	VPSRLW       $0x08, Z6, Z8
-	VPACKUSWB    Z8, Z7, Z7
-	VMOVDQU32    Z7, 512(R10)
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z5, Z5
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z6, Z6
-	VPACKUSWB    Z6, Z5, Z8
-	VMOVDQU32    Z8, 576(R10)
-	VMULSS       2352(BX), X4, X5
-	VMOVSS       X5, 784(R10)
-	MOVQ         64(AX), BX
-	VMULPS       1280(BX), Z0, Z0
-	VCVTPS2DQ    Z0, Z0
-	VMULPS       1344(BX), Z1, Z1
-	VCVTPS2DQ    Z1, Z1
-	VPACKUSDW    Z1, Z0, Z0
-	VMULPS       1408(BX), Z2, Z1
-	VCVTPS2DQ    Z1, Z1
-	VMULPS       1472(BX), Z3, Z2
-	VCVTPS2DQ    Z2, Z2
-	VPACKUSDW    Z2, Z1, Z1
-	VPSRLW       $0x08, Z0, Z2
-	VPSRLW       $0x08, Z1, Z3
-	VPACKUSWB    Z3, Z2, Z2
-	VMOVDQU32    Z2, 640(R10)
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
-	VPACKUSWB    Z1, Z0, Z3
-	VMOVDQU32    Z3, 704(R10)
-	VMULSS       2356(BX), X4, X0
-	VMOVSS       X0, 788(R10)
-	ADDQ         $0x20, SI
-	ADDQ         $0x20, DI
-	ADDQ         $0x20, R8
-	ADDQ         $0x20, R9
-	ADDQ         $0x00000340, R10
-	SUBQ         $0x20, R11
-	JNZ          block549
-	JMP          quantised548
+	VCVTPH2PS.Z      (SI), K1, Z3
+	VMOVDQU16.Z      (SI), K1, Y1
+	VCVTPH2PS.Z      (DI), K1, Z4
+	VMOVDQU16.Z      (DI), K1, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R8), K1, Z5
+	VMOVDQU16.Z      (R8), K1, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R9), K1, Z6
+	VMOVDQU16.Z      (R9), K1, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VEXTRACTI128     $0x01, Y1, X2
+	VPMAXUW          X1, X2, X2
+	VPCMPEQD         X1, X1, X1
+	VPXOR            X1, X2, X2
+	VPHMINPOSUW      X2, X2
+	VPXOR            X1, X2, X2
+	VCVTPH2PS        X2, X2
+	VMOVSS           foldConst_avx512<>+56(SB), X1
+	VMAXSS           X2, X1, X2
+	VMOVSS           foldConst_avx512<>+88(SB), X1
+	VDIVSS           X2, X1, X1
+	VBROADCASTSS     X1, Z1
+	VMULPS           Z1, Z3, Z3
+	VMULPS           Z1, Z4, Z4
+	VMULPS           Z1, Z5, Z5
+	VMULPS           Z1, Z6, Z6
+	MOVQ             64(AX), BX
+	VMOVUPS          (BX), Z1
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z3, Z1
+	VMOVUPS          64(BX), Z7
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z4, Z7
+	VMOVUPS          128(BX), Z8
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z5, Z8
+	VMOVUPS          192(BX), Z9
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z6, Z9
+	VPSLLD           $0x10, Z7, Z7
+	VPBLENDMW        Z7, Z1, K2, Z1
+	VPSHUFB          Z0, Z1, Z1
+	VPSLLD           $0x10, Z9, Z9
+	VPBLENDMW        Z9, Z8, K2, Z8
+	VPSHUFB          Z0, Z8, Z8
+	VPUNPCKLQDQ      Z8, Z1, Z7
+	VPUNPCKHQDQ      Z8, Z1, Z1
+	VMOVDQU32        Z7, (R10)
+	VMOVDQU32        Z1, 64(R10)
+	VMULSS           1668(BX), X2, X1
+	VMOVSS           X1, 128(R10)
+	MOVQ             64(AX), BX
+	VMOVUPS          256(BX), Z1
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z3, Z1
+	VMOVUPS          320(BX), Z7
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z4, Z7
+	VMOVUPS          384(BX), Z8
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z5, Z8
+	VMOVUPS          448(BX), Z9
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z6, Z9
+	VPSLLD           $0x10, Z7, Z7
+	VPBLENDMW        Z7, Z1, K2, Z1
+	VPSHUFB          Z0, Z1, Z1
+	VPSLLD           $0x10, Z9, Z9
+	VPBLENDMW        Z9, Z8, K2, Z8
+	VPSHUFB          Z0, Z8, Z8
+	VPUNPCKLQDQ      Z8, Z1, Z7
+	VPUNPCKHQDQ      Z8, Z1, Z1
+	VMOVDQU32        Z7, 192(R10)
+	VMOVDQU32        Z1, 256(R10)
+	VMULSS           1860(BX), X2, X1
+	VMOVSS           X1, 320(R10)
+	MOVQ             64(AX), BX
+	VMOVUPS          512(BX), Z1
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z3, Z1
+	VMOVUPS          576(BX), Z7
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z4, Z7
+	VMOVUPS          640(BX), Z8
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z5, Z8
+	VMOVUPS          704(BX), Z9
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z6, Z9
+	VPSLLD           $0x10, Z7, Z7
+	VPBLENDMW        Z7, Z1, K2, Z1
+	VPSHUFB          Z0, Z1, Z1
+	VPSLLD           $0x10, Z9, Z9
+	VPBLENDMW        Z9, Z8, K2, Z8
+	VPSHUFB          Z0, Z8, Z8
+	VPUNPCKLQDQ      Z8, Z1, Z7
+	VPUNPCKHQDQ      Z8, Z1, Z1
+	VMOVDQU32        Z7, 384(R10)
+	VMOVDQU32        Z1, 448(R10)
+	VMULSS           2052(BX), X2, X1
+	VMOVSS           X1, 512(R10)
+	MOVQ             64(AX), BX
+	VMOVUPS          768(BX), Z1
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z3, Z1
+	VMOVUPS          832(BX), Z7
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z4, Z7
+	VMOVUPS          896(BX), Z8
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z5, Z8
+	VMOVUPS          960(BX), Z9
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z6, Z9
+	VPSLLD           $0x10, Z7, Z7
+	VPBLENDMW        Z7, Z1, K2, Z1
+	VPSHUFB          Z0, Z1, Z1
+	VPSLLD           $0x10, Z9, Z9
+	VPBLENDMW        Z9, Z8, K2, Z8
+	VPSHUFB          Z0, Z8, Z8
+	VPUNPCKLQDQ      Z8, Z1, Z7
+	VPUNPCKHQDQ      Z8, Z1, Z1
+	VMOVDQU32        Z7, 576(R10)
+	VMOVDQU32        Z1, 640(R10)
+	VMULSS           2244(BX), X2, X1
+	VMOVSS           X1, 704(R10)
+	MOVQ             64(AX), BX
+	VMOVUPS          1024(BX), Z1
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z3, Z1
+	VMOVUPS          1088(BX), Z7
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z4, Z7
+	VMOVUPS          1152(BX), Z8
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z5, Z8
+	VMOVUPS          1216(BX), Z9
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z6, Z9
+	VPSLLD           $0x10, Z7, Z7
+	VPBLENDMW        Z7, Z1, K2, Z1
+	VPSHUFB          Z0, Z1, Z1
+	VPSLLD           $0x10, Z9, Z9
+	VPBLENDMW        Z9, Z8, K2, Z8
+	VPSHUFB          Z0, Z8, Z8
+	VPUNPCKLQDQ      Z8, Z1, Z7
+	VPUNPCKHQDQ      Z8, Z1, Z1
+	VMOVDQU32        Z7, 768(R10)
+	VMOVDQU32        Z1, 832(R10)
+	VMULSS           2436(BX), X2, X1
+	VMOVSS           X1, 896(R10)
+	MOVQ             64(AX), BX
+	VMOVUPS          1280(BX), Z1
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z3, Z1
+	VMOVUPS          1344(BX), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z4, Z3
+	VMOVUPS          1408(BX), Z4
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z5, Z4
+	VMOVUPS          1472(BX), Z5
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z6, Z5
+	VPSLLD           $0x10, Z3, Z3
+	VPBLENDMW        Z3, Z1, K2, Z1
+	VPSHUFB          Z0, Z1, Z1
+	VPSLLD           $0x10, Z5, Z5
+	VPBLENDMW        Z5, Z4, K2, Z4
+	VPSHUFB          Z0, Z4, Z4
+	VPUNPCKLQDQ      Z4, Z1, Z3
+	VPUNPCKHQDQ      Z4, Z1, Z1
+	VMOVDQU32        Z3, 960(R10)
+	VMOVDQU32        Z1, 1024(R10)
+	VMULSS           2628(BX), X2, X1
+	VMOVSS           X1, 1088(R10)
+	ADDQ             $0x20, SI
+	ADDQ             $0x20, DI
+	ADDQ             $0x20, R8
+	ADDQ             $0x20, R9
+	ADDQ             $0x00000480, R10
+	SUBQ             $0x20, R11
+	JNZ              block549
+	JMP              quantised548
 
 masked547:
 	MOVQ (AX), BX
@@ -19608,337 +19727,361 @@ masked547:
 	ADDQ BX, R9
 
 block550:
-	MOVQ         72(AX), BX
-	MOVQ         (BX), BX
-	KMOVW        BX, K1
-	SHRQ         $0x10, BX
-	KMOVW        BX, K2
-	SHRQ         $0x10, BX
-	KMOVW        BX, K3
-	SHRQ         $0x10, BX
-	KMOVW        BX, K4
-	SHRQ         $0x10, BX
-	VCVTPH2PS.Z  (SI), K1, Z0
-	VCVTPH2PS.Z  (DI), K2, Z1
-	VCVTPH2PS.Z  (R8), K3, Z2
-	VCVTPH2PS.Z  (R9), K4, Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+68(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMULPS       Z5, Z1, Z1
-	VMULPS       Z5, Z2, Z2
-	VMULPS       Z5, Z3, Z3
-	MOVQ         64(AX), BX
-	VMULPS       (BX), Z0, Z0
-	VCVTPS2DQ    Z0, Z0
-	VMULPS       64(BX), Z1, Z1
-	VCVTPS2DQ    Z1, Z1
-	VPACKUSDW    Z1, Z0, Z0
-	VMULPS       128(BX), Z2, Z1
-	VCVTPS2DQ    Z1, Z1
-	VMULPS       192(BX), Z3, Z2
-	VCVTPS2DQ    Z2, Z2
-	VPACKUSDW    Z2, Z1, Z1
-	VPSRLW       $0x08, Z0, Z2
-	VPSRLW       $0x08, Z1, Z3
-	VPACKUSWB    Z3, Z2, Z2
-	VMOVDQU32    Z2, (R10)
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
-	VPACKUSWB    Z1, Z0, Z3
-	VMOVDQU32    Z3, 64(R10)
-	VMULSS       2336(BX), X4, X0
-	VMOVSS       X0, 768(R10)
-	MOVQ         72(AX), BX
-	MOVQ         8(BX), BX
-	KMOVW        BX, K1
-	SHRQ         $0x10, BX
-	KMOVW        BX, K2
-	SHRQ         $0x10, BX
-	KMOVW        BX, K3
-	SHRQ         $0x10, BX
-	KMOVW        BX, K4
-	SHRQ         $0x10, BX
-	VCVTPH2PS.Z  (SI), K1, Z0
-	VCVTPH2PS.Z  (DI), K2, Z1
-	VCVTPH2PS.Z  (R8), K3, Z2
-	VCVTPH2PS.Z  (R9), K4, Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+68(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMULPS       Z5, Z1, Z1
-	VMULPS       Z5, Z2, Z2
-	VMULPS       Z5, Z3, Z3
-	MOVQ         64(AX), BX
-	VMULPS       256(BX), Z0, Z0
-	VCVTPS2DQ    Z0, Z0
-	VMULPS       320(BX), Z1, Z1
-	VCVTPS2DQ    Z1, Z1
-	VPACKUSDW    Z1, Z0, Z0
-	VMULPS       384(BX), Z2, Z1
-	VCVTPS2DQ    Z1, Z1
-	VMULPS       448(BX), Z3, Z2
-	VCVTPS2DQ    Z2, Z2
-	VPACKUSDW    Z2, Z1, Z1
-	VPSRLW       $0x08, Z0, Z2
-	VPSRLW       $0x08, Z1, Z3
-	VPACKUSWB    Z3, Z2, Z2
-	VMOVDQU32    Z2, 128(R10)
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
-	VPACKUSWB    Z1, Z0, Z3
-	VMOVDQU32    Z3, 192(R10)
-	VMULSS       2340(BX), X4, X0
-	VMOVSS       X0, 772(R10)
-	MOVQ         72(AX), BX
-	MOVQ         16(BX), BX
-	KMOVW        BX, K1
-	SHRQ         $0x10, BX
-	KMOVW        BX, K2
-	SHRQ         $0x10, BX
-	KMOVW        BX, K3
-	SHRQ         $0x10, BX
-	KMOVW        BX, K4
-	SHRQ         $0x10, BX
-	VCVTPH2PS.Z  (SI), K1, Z0
-	VCVTPH2PS.Z  (DI), K2, Z1
-	VCVTPH2PS.Z  (R8), K3, Z2
-	VCVTPH2PS.Z  (R9), K4, Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+68(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMULPS       Z5, Z1, Z1
-	VMULPS       Z5, Z2, Z2
-	VMULPS       Z5, Z3, Z3
-	MOVQ         64(AX), BX
-	VMULPS       512(BX), Z0, Z0
-	VCVTPS2DQ    Z0, Z0
-	VMULPS       576(BX), Z1, Z1
-	VCVTPS2DQ    Z1, Z1
-	VPACKUSDW    Z1, Z0, Z0
-	VMULPS       640(BX), Z2, Z1
-	VCVTPS2DQ    Z1, Z1
-	VMULPS       704(BX), Z3, Z2
-	VCVTPS2DQ    Z2, Z2
-	VPACKUSDW    Z2, Z1, Z1
-	VPSRLW       $0x08, Z0, Z2
-	VPSRLW       $0x08, Z1, Z3
-	VPACKUSWB    Z3, Z2, Z2
-	VMOVDQU32    Z2, 256(R10)
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
-	VPACKUSWB    Z1, Z0, Z3
-	VMOVDQU32    Z3, 320(R10)
-	VMULSS       2344(BX), X4, X0
-	VMOVSS       X0, 776(R10)
-	MOVQ         72(AX), BX
-	MOVQ         24(BX), BX
-	KMOVW        BX, K1
-	SHRQ         $0x10, BX
-	KMOVW        BX, K2
-	SHRQ         $0x10, BX
-	KMOVW        BX, K3
-	SHRQ         $0x10, BX
-	KMOVW        BX, K4
-	SHRQ         $0x10, BX
-	VCVTPH2PS.Z  (SI), K1, Z0
-	VCVTPH2PS.Z  (DI), K2, Z1
-	VCVTPH2PS.Z  (R8), K3, Z2
-	VCVTPH2PS.Z  (R9), K4, Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+68(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMULPS       Z5, Z1, Z1
-	VMULPS       Z5, Z2, Z2
-	VMULPS       Z5, Z3, Z3
-	MOVQ         64(AX), BX
-	VMULPS       768(BX), Z0, Z0
-	VCVTPS2DQ    Z0, Z0
-	VMULPS       832(BX), Z1, Z1
-	VCVTPS2DQ    Z1, Z1
-	VPACKUSDW    Z1, Z0, Z0
-	VMULPS       896(BX), Z2, Z1
-	VCVTPS2DQ    Z1, Z1
-	VMULPS       960(BX), Z3, Z2
-	VCVTPS2DQ    Z2, Z2
-	VPACKUSDW    Z2, Z1, Z1
-	VPSRLW       $0x08, Z0, Z2
-	VPSRLW       $0x08, Z1, Z3
-	VPACKUSWB    Z3, Z2, Z2
-	VMOVDQU32    Z2, 384(R10)
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
-	VPACKUSWB    Z1, Z0, Z3
-	VMOVDQU32    Z3, 448(R10)
-	VMULSS       2348(BX), X4, X0
-	VMOVSS       X0, 780(R10)
-	MOVQ         72(AX), BX
-	MOVQ         32(BX), BX
-	KMOVW        BX, K1
-	SHRQ         $0x10, BX
-	KMOVW        BX, K2
-	SHRQ         $0x10, BX
-	KMOVW        BX, K3
-	SHRQ         $0x10, BX
-	KMOVW        BX, K4
-	SHRQ         $0x10, BX
-	VCVTPH2PS.Z  (SI), K1, Z0
-	VCVTPH2PS.Z  (DI), K2, Z1
-	VCVTPH2PS.Z  (R8), K3, Z2
-	VCVTPH2PS.Z  (R9), K4, Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+68(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMULPS       Z5, Z1, Z1
-	VMULPS       Z5, Z2, Z2
-	VMULPS       Z5, Z3, Z3
-	MOVQ         64(AX), BX
-	VMULPS       1024(BX), Z0, Z0
-	VCVTPS2DQ    Z0, Z0
-	VMULPS       1088(BX), Z1, Z1
-	VCVTPS2DQ    Z1, Z1
-	VPACKUSDW    Z1, Z0, Z0
-	VMULPS       1152(BX), Z2, Z1
-	VCVTPS2DQ    Z1, Z1
-	VMULPS       1216(BX), Z3, Z2
-	VCVTPS2DQ    Z2, Z2
-	VPACKUSDW    Z2, Z1, Z1
-	VPSRLW       $0x08, Z0, Z2
-	VPSRLW       $0x08, Z1, Z3
-	VPACKUSWB    Z3, Z2, Z2
-	VMOVDQU32    Z2, 512(R10)
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
-	VPACKUSWB    Z1, Z0, Z3
-	VMOVDQU32    Z3, 576(R10)
-	VMULSS       2352(BX), X4, X0
-	VMOVSS       X0, 784(R10)
-	MOVQ         72(AX), BX
-	MOVQ         40(BX), BX
-	KMOVW        BX, K1
-	SHRQ         $0x10, BX
-	KMOVW        BX, K2
-	SHRQ         $0x10, BX
-	KMOVW        BX, K3
-	SHRQ         $0x10, BX
-	KMOVW        BX, K4
-	SHRQ         $0x10, BX
-	VCVTPH2PS.Z  (SI), K1, Z0
-	VCVTPH2PS.Z  (DI), K2, Z1
-	VCVTPH2PS.Z  (R8), K3, Z2
-	VCVTPH2PS.Z  (R9), K4, Z3
-	VPMAXUD      Z0, Z1, Z4
-	VPMAXUD      Z2, Z3, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0x4e, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VSHUFF32X4   $0xb1, Z4, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0x4e, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPERMILPS    $0xb1, Z4, Z5
-	VPMAXUD      Z5, Z4, Z4
-	VPMAXUD.BCST foldConst_avx512<>+56(SB), Z4, Z4
-	VMOVSS       foldConst_avx512<>+68(SB), X5
-	VDIVSS       X4, X5, X5
-	VBROADCASTSS X5, Z5
-	VMULPS       Z5, Z0, Z0
-	VMULPS       Z5, Z1, Z1
-	VMULPS       Z5, Z2, Z2
-	VMULPS       Z5, Z3, Z3
-	MOVQ         64(AX), BX
-	VMULPS       1280(BX), Z0, Z0
-	VCVTPS2DQ    Z0, Z0
-	VMULPS       1344(BX), Z1, Z1
-	VCVTPS2DQ    Z1, Z1
-	VPACKUSDW    Z1, Z0, Z0
-	VMULPS       1408(BX), Z2, Z1
-	VCVTPS2DQ    Z1, Z1
-	VMULPS       1472(BX), Z3, Z2
-	VCVTPS2DQ    Z2, Z2
-	VPACKUSDW    Z2, Z1, Z1
-	VPSRLW       $0x08, Z0, Z2
-	VPSRLW       $0x08, Z1, Z3
-	VPACKUSWB    Z3, Z2, Z2
-	VMOVDQU32    Z2, 640(R10)
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z0, Z0
-	VPANDD.BCST  foldConst_avx512<>+48(SB), Z1, Z1
-	VPACKUSWB    Z1, Z0, Z3
-	VMOVDQU32    Z3, 704(R10)
-	VMULSS       2356(BX), X4, X0
-	VMOVSS       X0, 788(R10)
-	ADDQ         $0x20, SI
-	ADDQ         $0x20, DI
-	ADDQ         $0x20, R8
-	ADDQ         $0x20, R9
-	ADDQ         $0x00000340, R10
-	SUBQ         $0x20, R11
-	JNZ          block550
+	MOVQ             72(AX), BX
+	MOVQ             (BX), BX
+	KMOVW            BX, K1
+	SHRQ             $0x10, BX
+	KMOVW            BX, K3
+	SHRQ             $0x10, BX
+	KMOVW            BX, K4
+	SHRQ             $0x10, BX
+	KMOVW            BX, K5
+	SHRQ             $0x10, BX
+	VCVTPH2PS.Z      (SI), K1, Z3
+	VMOVDQU16.Z      (SI), K1, Y1
+	VCVTPH2PS.Z      (DI), K3, Z4
+	VMOVDQU16.Z      (DI), K3, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R8), K4, Z5
+	VMOVDQU16.Z      (R8), K4, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R9), K5, Z6
+	VMOVDQU16.Z      (R9), K5, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VEXTRACTI128     $0x01, Y1, X2
+	VPMAXUW          X1, X2, X2
+	VPCMPEQD         X1, X1, X1
+	VPXOR            X1, X2, X2
+	VPHMINPOSUW      X2, X2
+	VPXOR            X1, X2, X2
+	VCVTPH2PS        X2, X2
+	VMOVSS           foldConst_avx512<>+56(SB), X1
+	VMAXSS           X2, X1, X2
+	VMOVSS           foldConst_avx512<>+88(SB), X1
+	VDIVSS           X2, X1, X1
+	VBROADCASTSS     X1, Z1
+	VMULPS           Z1, Z3, Z3
+	VMULPS           Z1, Z4, Z4
+	VMULPS           Z1, Z5, Z5
+	VMULPS           Z1, Z6, Z6
+	MOVQ             64(AX), BX
+	VMOVUPS          (BX), Z1
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z3, Z1
+	VMOVUPS          64(BX), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z4, Z3
+	VMOVUPS          128(BX), Z4
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z5, Z4
+	VMOVUPS          192(BX), Z5
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z6, Z5
+	VPSLLD           $0x10, Z3, Z3
+	VPBLENDMW        Z3, Z1, K2, Z1
+	VPSHUFB          Z0, Z1, Z1
+	VPSLLD           $0x10, Z5, Z5
+	VPBLENDMW        Z5, Z4, K2, Z4
+	VPSHUFB          Z0, Z4, Z4
+	VPUNPCKLQDQ      Z4, Z1, Z3
+	VPUNPCKHQDQ      Z4, Z1, Z1
+	VMOVDQU32        Z3, (R10)
+	VMOVDQU32        Z1, 64(R10)
+	VMULSS           1668(BX), X2, X1
+	VMOVSS           X1, 128(R10)
+	MOVQ             72(AX), BX
+	MOVQ             8(BX), BX
+	KMOVW            BX, K1
+	SHRQ             $0x10, BX
+	KMOVW            BX, K3
+	SHRQ             $0x10, BX
+	KMOVW            BX, K4
+	SHRQ             $0x10, BX
+	KMOVW            BX, K5
+	SHRQ             $0x10, BX
+	VCVTPH2PS.Z      (SI), K1, Z3
+	VMOVDQU16.Z      (SI), K1, Y1
+	VCVTPH2PS.Z      (DI), K3, Z4
+	VMOVDQU16.Z      (DI), K3, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R8), K4, Z5
+	VMOVDQU16.Z      (R8), K4, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R9), K5, Z6
+	VMOVDQU16.Z      (R9), K5, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VEXTRACTI128     $0x01, Y1, X2
+	VPMAXUW          X1, X2, X2
+	VPCMPEQD         X1, X1, X1
+	VPXOR            X1, X2, X2
+	VPHMINPOSUW      X2, X2
+	VPXOR            X1, X2, X2
+	VCVTPH2PS        X2, X2
+	VMOVSS           foldConst_avx512<>+56(SB), X1
+	VMAXSS           X2, X1, X2
+	VMOVSS           foldConst_avx512<>+88(SB), X1
+	VDIVSS           X2, X1, X1
+	VBROADCASTSS     X1, Z1
+	VMULPS           Z1, Z3, Z3
+	VMULPS           Z1, Z4, Z4
+	VMULPS           Z1, Z5, Z5
+	VMULPS           Z1, Z6, Z6
+	MOVQ             64(AX), BX
+	VMOVUPS          256(BX), Z1
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z3, Z1
+	VMOVUPS          320(BX), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z4, Z3
+	VMOVUPS          384(BX), Z4
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z5, Z4
+	VMOVUPS          448(BX), Z5
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z6, Z5
+	VPSLLD           $0x10, Z3, Z3
+	VPBLENDMW        Z3, Z1, K2, Z1
+	VPSHUFB          Z0, Z1, Z1
+	VPSLLD           $0x10, Z5, Z5
+	VPBLENDMW        Z5, Z4, K2, Z4
+	VPSHUFB          Z0, Z4, Z4
+	VPUNPCKLQDQ      Z4, Z1, Z3
+	VPUNPCKHQDQ      Z4, Z1, Z1
+	VMOVDQU32        Z3, 192(R10)
+	VMOVDQU32        Z1, 256(R10)
+	VMULSS           1860(BX), X2, X1
+	VMOVSS           X1, 320(R10)
+	MOVQ             72(AX), BX
+	MOVQ             16(BX), BX
+	KMOVW            BX, K1
+	SHRQ             $0x10, BX
+	KMOVW            BX, K3
+	SHRQ             $0x10, BX
+	KMOVW            BX, K4
+	SHRQ             $0x10, BX
+	KMOVW            BX, K5
+	SHRQ             $0x10, BX
+	VCVTPH2PS.Z      (SI), K1, Z3
+	VMOVDQU16.Z      (SI), K1, Y1
+	VCVTPH2PS.Z      (DI), K3, Z4
+	VMOVDQU16.Z      (DI), K3, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R8), K4, Z5
+	VMOVDQU16.Z      (R8), K4, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R9), K5, Z6
+	VMOVDQU16.Z      (R9), K5, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VEXTRACTI128     $0x01, Y1, X2
+	VPMAXUW          X1, X2, X2
+	VPCMPEQD         X1, X1, X1
+	VPXOR            X1, X2, X2
+	VPHMINPOSUW      X2, X2
+	VPXOR            X1, X2, X2
+	VCVTPH2PS        X2, X2
+	VMOVSS           foldConst_avx512<>+56(SB), X1
+	VMAXSS           X2, X1, X2
+	VMOVSS           foldConst_avx512<>+88(SB), X1
+	VDIVSS           X2, X1, X1
+	VBROADCASTSS     X1, Z1
+	VMULPS           Z1, Z3, Z3
+	VMULPS           Z1, Z4, Z4
+	VMULPS           Z1, Z5, Z5
+	VMULPS           Z1, Z6, Z6
+	MOVQ             64(AX), BX
+	VMOVUPS          512(BX), Z1
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z3, Z1
+	VMOVUPS          576(BX), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z4, Z3
+	VMOVUPS          640(BX), Z4
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z5, Z4
+	VMOVUPS          704(BX), Z5
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z6, Z5
+	VPSLLD           $0x10, Z3, Z3
+	VPBLENDMW        Z3, Z1, K2, Z1
+	VPSHUFB          Z0, Z1, Z1
+	VPSLLD           $0x10, Z5, Z5
+	VPBLENDMW        Z5, Z4, K2, Z4
+	VPSHUFB          Z0, Z4, Z4
+	VPUNPCKLQDQ      Z4, Z1, Z3
+	VPUNPCKHQDQ      Z4, Z1, Z1
+	VMOVDQU32        Z3, 384(R10)
+	VMOVDQU32        Z1, 448(R10)
+	VMULSS           2052(BX), X2, X1
+	VMOVSS           X1, 512(R10)
+	MOVQ             72(AX), BX
+	MOVQ             24(BX), BX
+	KMOVW            BX, K1
+	SHRQ             $0x10, BX
+	KMOVW            BX, K3
+	SHRQ             $0x10, BX
+	KMOVW            BX, K4
+	SHRQ             $0x10, BX
+	KMOVW            BX, K5
+	SHRQ             $0x10, BX
+	VCVTPH2PS.Z      (SI), K1, Z3
+	VMOVDQU16.Z      (SI), K1, Y1
+	VCVTPH2PS.Z      (DI), K3, Z4
+	VMOVDQU16.Z      (DI), K3, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R8), K4, Z5
+	VMOVDQU16.Z      (R8), K4, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R9), K5, Z6
+	VMOVDQU16.Z      (R9), K5, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VEXTRACTI128     $0x01, Y1, X2
+	VPMAXUW          X1, X2, X2
+	VPCMPEQD         X1, X1, X1
+	VPXOR            X1, X2, X2
+	VPHMINPOSUW      X2, X2
+	VPXOR            X1, X2, X2
+	VCVTPH2PS        X2, X2
+	VMOVSS           foldConst_avx512<>+56(SB), X1
+	VMAXSS           X2, X1, X2
+	VMOVSS           foldConst_avx512<>+88(SB), X1
+	VDIVSS           X2, X1, X1
+	VBROADCASTSS     X1, Z1
+	VMULPS           Z1, Z3, Z3
+	VMULPS           Z1, Z4, Z4
+	VMULPS           Z1, Z5, Z5
+	VMULPS           Z1, Z6, Z6
+	MOVQ             64(AX), BX
+	VMOVUPS          768(BX), Z1
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z3, Z1
+	VMOVUPS          832(BX), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z4, Z3
+	VMOVUPS          896(BX), Z4
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z5, Z4
+	VMOVUPS          960(BX), Z5
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z6, Z5
+	VPSLLD           $0x10, Z3, Z3
+	VPBLENDMW        Z3, Z1, K2, Z1
+	VPSHUFB          Z0, Z1, Z1
+	VPSLLD           $0x10, Z5, Z5
+	VPBLENDMW        Z5, Z4, K2, Z4
+	VPSHUFB          Z0, Z4, Z4
+	VPUNPCKLQDQ      Z4, Z1, Z3
+	VPUNPCKHQDQ      Z4, Z1, Z1
+	VMOVDQU32        Z3, 576(R10)
+	VMOVDQU32        Z1, 640(R10)
+	VMULSS           2244(BX), X2, X1
+	VMOVSS           X1, 704(R10)
+	MOVQ             72(AX), BX
+	MOVQ             32(BX), BX
+	KMOVW            BX, K1
+	SHRQ             $0x10, BX
+	KMOVW            BX, K3
+	SHRQ             $0x10, BX
+	KMOVW            BX, K4
+	SHRQ             $0x10, BX
+	KMOVW            BX, K5
+	SHRQ             $0x10, BX
+	VCVTPH2PS.Z      (SI), K1, Z3
+	VMOVDQU16.Z      (SI), K1, Y1
+	VCVTPH2PS.Z      (DI), K3, Z4
+	VMOVDQU16.Z      (DI), K3, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R8), K4, Z5
+	VMOVDQU16.Z      (R8), K4, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R9), K5, Z6
+	VMOVDQU16.Z      (R9), K5, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VEXTRACTI128     $0x01, Y1, X2
+	VPMAXUW          X1, X2, X2
+	VPCMPEQD         X1, X1, X1
+	VPXOR            X1, X2, X2
+	VPHMINPOSUW      X2, X2
+	VPXOR            X1, X2, X2
+	VCVTPH2PS        X2, X2
+	VMOVSS           foldConst_avx512<>+56(SB), X1
+	VMAXSS           X2, X1, X2
+	VMOVSS           foldConst_avx512<>+88(SB), X1
+	VDIVSS           X2, X1, X1
+	VBROADCASTSS     X1, Z1
+	VMULPS           Z1, Z3, Z3
+	VMULPS           Z1, Z4, Z4
+	VMULPS           Z1, Z5, Z5
+	VMULPS           Z1, Z6, Z6
+	MOVQ             64(AX), BX
+	VMOVUPS          1024(BX), Z1
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z3, Z1
+	VMOVUPS          1088(BX), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z4, Z3
+	VMOVUPS          1152(BX), Z4
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z5, Z4
+	VMOVUPS          1216(BX), Z5
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z6, Z5
+	VPSLLD           $0x10, Z3, Z3
+	VPBLENDMW        Z3, Z1, K2, Z1
+	VPSHUFB          Z0, Z1, Z1
+	VPSLLD           $0x10, Z5, Z5
+	VPBLENDMW        Z5, Z4, K2, Z4
+	VPSHUFB          Z0, Z4, Z4
+	VPUNPCKLQDQ      Z4, Z1, Z3
+	VPUNPCKHQDQ      Z4, Z1, Z1
+	VMOVDQU32        Z3, 768(R10)
+	VMOVDQU32        Z1, 832(R10)
+	VMULSS           2436(BX), X2, X1
+	VMOVSS           X1, 896(R10)
+	MOVQ             72(AX), BX
+	MOVQ             40(BX), BX
+	KMOVW            BX, K1
+	SHRQ             $0x10, BX
+	KMOVW            BX, K3
+	SHRQ             $0x10, BX
+	KMOVW            BX, K4
+	SHRQ             $0x10, BX
+	KMOVW            BX, K5
+	SHRQ             $0x10, BX
+	VCVTPH2PS.Z      (SI), K1, Z3
+	VMOVDQU16.Z      (SI), K1, Y1
+	VCVTPH2PS.Z      (DI), K3, Z4
+	VMOVDQU16.Z      (DI), K3, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R8), K4, Z5
+	VMOVDQU16.Z      (R8), K4, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VCVTPH2PS.Z      (R9), K5, Z6
+	VMOVDQU16.Z      (R9), K5, Y2
+	VPMAXUW          Y2, Y1, Y1
+	VEXTRACTI128     $0x01, Y1, X2
+	VPMAXUW          X1, X2, X2
+	VPCMPEQD         X1, X1, X1
+	VPXOR            X1, X2, X2
+	VPHMINPOSUW      X2, X2
+	VPXOR            X1, X2, X2
+	VCVTPH2PS        X2, X2
+	VMOVSS           foldConst_avx512<>+56(SB), X1
+	VMAXSS           X2, X1, X2
+	VMOVSS           foldConst_avx512<>+88(SB), X1
+	VDIVSS           X2, X1, X1
+	VBROADCASTSS     X1, Z1
+	VMULPS           Z1, Z3, Z3
+	VMULPS           Z1, Z4, Z4
+	VMULPS           Z1, Z5, Z5
+	VMULPS           Z1, Z6, Z6
+	MOVQ             64(AX), BX
+	VMOVUPS          1280(BX), Z1
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z3, Z1
+	VMOVUPS          1344(BX), Z3
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z4, Z3
+	VMOVUPS          1408(BX), Z4
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z5, Z4
+	VMOVUPS          1472(BX), Z5
+	VFMADD213PS.BCST foldConst_avx512<>+68(SB), Z6, Z5
+	VPSLLD           $0x10, Z3, Z3
+	VPBLENDMW        Z3, Z1, K2, Z1
+	VPSHUFB          Z0, Z1, Z1
+	VPSLLD           $0x10, Z5, Z5
+	VPBLENDMW        Z5, Z4, K2, Z4
+	VPSHUFB          Z0, Z4, Z4
+	VPUNPCKLQDQ      Z4, Z1, Z3
+	VPUNPCKHQDQ      Z4, Z1, Z1
+	VMOVDQU32        Z3, 960(R10)
+	VMOVDQU32        Z1, 1024(R10)
+	VMULSS           2628(BX), X2, X1
+	VMOVSS           X1, 1088(R10)
+	ADDQ             $0x20, SI
+	ADDQ             $0x20, DI
+	ADDQ             $0x20, R8
+	ADDQ             $0x20, R9
+	ADDQ             $0x00000480, R10
+	SUBQ             $0x20, R11
+	JNZ              block550
 
 quantised548:
 	MOVQ 56(AX), BX
@@ -19998,34 +20141,34 @@ tile552:
 	VPBROADCASTD     64(R14), Z26
 	VPDPBUSD         Z24, Z26, Z2
 	VPDPBUSD         Z25, Z26, Z3
-	VPBROADCASTD     128(R14), Z26
+	VPBROADCASTD     192(R14), Z26
 	VPDPBUSD         Z24, Z26, Z4
 	VPDPBUSD         Z25, Z26, Z5
-	VPBROADCASTD     192(R14), Z26
+	VPBROADCASTD     256(R14), Z26
 	VPDPBUSD         Z24, Z26, Z6
 	VPDPBUSD         Z25, Z26, Z7
-	VPBROADCASTD     256(R14), Z26
+	VPBROADCASTD     384(R14), Z26
 	VPDPBUSD         Z24, Z26, Z8
 	VPDPBUSD         Z25, Z26, Z9
-	VPBROADCASTD     320(R14), Z26
+	VPBROADCASTD     448(R14), Z26
 	VPDPBUSD         Z24, Z26, Z10
 	VPDPBUSD         Z25, Z26, Z11
-	VPBROADCASTD     384(R14), Z26
+	VPBROADCASTD     576(R14), Z26
 	VPDPBUSD         Z24, Z26, Z12
 	VPDPBUSD         Z25, Z26, Z13
-	VPBROADCASTD     448(R14), Z26
+	VPBROADCASTD     640(R14), Z26
 	VPDPBUSD         Z24, Z26, Z14
 	VPDPBUSD         Z25, Z26, Z15
-	VPBROADCASTD     512(R14), Z26
+	VPBROADCASTD     768(R14), Z26
 	VPDPBUSD         Z24, Z26, Z16
 	VPDPBUSD         Z25, Z26, Z17
-	VPBROADCASTD     576(R14), Z26
+	VPBROADCASTD     832(R14), Z26
 	VPDPBUSD         Z24, Z26, Z18
 	VPDPBUSD         Z25, Z26, Z19
-	VPBROADCASTD     640(R14), Z26
+	VPBROADCASTD     960(R14), Z26
 	VPDPBUSD         Z24, Z26, Z20
 	VPDPBUSD         Z25, Z26, Z21
-	VPBROADCASTD     704(R14), Z26
+	VPBROADCASTD     1024(R14), Z26
 	VPDPBUSD         Z24, Z26, Z22
 	VPDPBUSD         Z25, Z26, Z23
 	VMOVDQU32        128(R13), Z24
@@ -20036,34 +20179,34 @@ tile552:
 	VPBROADCASTD     80(R14), Z26
 	VPDPBUSD         Z24, Z26, Z2
 	VPDPBUSD         Z25, Z26, Z3
-	VPBROADCASTD     144(R14), Z26
+	VPBROADCASTD     208(R14), Z26
 	VPDPBUSD         Z24, Z26, Z4
 	VPDPBUSD         Z25, Z26, Z5
-	VPBROADCASTD     208(R14), Z26
+	VPBROADCASTD     272(R14), Z26
 	VPDPBUSD         Z24, Z26, Z6
 	VPDPBUSD         Z25, Z26, Z7
-	VPBROADCASTD     272(R14), Z26
+	VPBROADCASTD     400(R14), Z26
 	VPDPBUSD         Z24, Z26, Z8
 	VPDPBUSD         Z25, Z26, Z9
-	VPBROADCASTD     336(R14), Z26
+	VPBROADCASTD     464(R14), Z26
 	VPDPBUSD         Z24, Z26, Z10
 	VPDPBUSD         Z25, Z26, Z11
-	VPBROADCASTD     400(R14), Z26
+	VPBROADCASTD     592(R14), Z26
 	VPDPBUSD         Z24, Z26, Z12
 	VPDPBUSD         Z25, Z26, Z13
-	VPBROADCASTD     464(R14), Z26
+	VPBROADCASTD     656(R14), Z26
 	VPDPBUSD         Z24, Z26, Z14
 	VPDPBUSD         Z25, Z26, Z15
-	VPBROADCASTD     528(R14), Z26
+	VPBROADCASTD     784(R14), Z26
 	VPDPBUSD         Z24, Z26, Z16
 	VPDPBUSD         Z25, Z26, Z17
-	VPBROADCASTD     592(R14), Z26
+	VPBROADCASTD     848(R14), Z26
 	VPDPBUSD         Z24, Z26, Z18
 	VPDPBUSD         Z25, Z26, Z19
-	VPBROADCASTD     656(R14), Z26
+	VPBROADCASTD     976(R14), Z26
 	VPDPBUSD         Z24, Z26, Z20
 	VPDPBUSD         Z25, Z26, Z21
-	VPBROADCASTD     720(R14), Z26
+	VPBROADCASTD     1040(R14), Z26
 	VPDPBUSD         Z24, Z26, Z22
 	VPDPBUSD         Z25, Z26, Z23
 	VMOVDQU32        256(R13), Z24
@@ -20074,34 +20217,34 @@ tile552:
 	VPBROADCASTD     96(R14), Z26
 	VPDPBUSD         Z24, Z26, Z2
 	VPDPBUSD         Z25, Z26, Z3
-	VPBROADCASTD     160(R14), Z26
+	VPBROADCASTD     224(R14), Z26
 	VPDPBUSD         Z24, Z26, Z4
 	VPDPBUSD         Z25, Z26, Z5
-	VPBROADCASTD     224(R14), Z26
+	VPBROADCASTD     288(R14), Z26
 	VPDPBUSD         Z24, Z26, Z6
 	VPDPBUSD         Z25, Z26, Z7
-	VPBROADCASTD     288(R14), Z26
+	VPBROADCASTD     416(R14), Z26
 	VPDPBUSD         Z24, Z26, Z8
 	VPDPBUSD         Z25, Z26, Z9
-	VPBROADCASTD     352(R14), Z26
+	VPBROADCASTD     480(R14), Z26
 	VPDPBUSD         Z24, Z26, Z10
 	VPDPBUSD         Z25, Z26, Z11
-	VPBROADCASTD     416(R14), Z26
+	VPBROADCASTD     608(R14), Z26
 	VPDPBUSD         Z24, Z26, Z12
 	VPDPBUSD         Z25, Z26, Z13
-	VPBROADCASTD     480(R14), Z26
+	VPBROADCASTD     672(R14), Z26
 	VPDPBUSD         Z24, Z26, Z14
 	VPDPBUSD         Z25, Z26, Z15
-	VPBROADCASTD     544(R14), Z26
+	VPBROADCASTD     800(R14), Z26
 	VPDPBUSD         Z24, Z26, Z16
 	VPDPBUSD         Z25, Z26, Z17
-	VPBROADCASTD     608(R14), Z26
+	VPBROADCASTD     864(R14), Z26
 	VPDPBUSD         Z24, Z26, Z18
 	VPDPBUSD         Z25, Z26, Z19
-	VPBROADCASTD     672(R14), Z26
+	VPBROADCASTD     992(R14), Z26
 	VPDPBUSD         Z24, Z26, Z20
 	VPDPBUSD         Z25, Z26, Z21
-	VPBROADCASTD     736(R14), Z26
+	VPBROADCASTD     1056(R14), Z26
 	VPDPBUSD         Z24, Z26, Z22
 	VPDPBUSD         Z25, Z26, Z23
 	VMOVDQU32        384(R13), Z24
@@ -20112,34 +20255,34 @@ tile552:
 	VPBROADCASTD     112(R14), Z26
 	VPDPBUSD         Z24, Z26, Z2
 	VPDPBUSD         Z25, Z26, Z3
-	VPBROADCASTD     176(R14), Z26
+	VPBROADCASTD     240(R14), Z26
 	VPDPBUSD         Z24, Z26, Z4
 	VPDPBUSD         Z25, Z26, Z5
-	VPBROADCASTD     240(R14), Z26
+	VPBROADCASTD     304(R14), Z26
 	VPDPBUSD         Z24, Z26, Z6
 	VPDPBUSD         Z25, Z26, Z7
-	VPBROADCASTD     304(R14), Z26
+	VPBROADCASTD     432(R14), Z26
 	VPDPBUSD         Z24, Z26, Z8
 	VPDPBUSD         Z25, Z26, Z9
-	VPBROADCASTD     368(R14), Z26
+	VPBROADCASTD     496(R14), Z26
 	VPDPBUSD         Z24, Z26, Z10
 	VPDPBUSD         Z25, Z26, Z11
-	VPBROADCASTD     432(R14), Z26
+	VPBROADCASTD     624(R14), Z26
 	VPDPBUSD         Z24, Z26, Z12
 	VPDPBUSD         Z25, Z26, Z13
-	VPBROADCASTD     496(R14), Z26
+	VPBROADCASTD     688(R14), Z26
 	VPDPBUSD         Z24, Z26, Z14
 	VPDPBUSD         Z25, Z26, Z15
-	VPBROADCASTD     560(R14), Z26
+	VPBROADCASTD     816(R14), Z26
 	VPDPBUSD         Z24, Z26, Z16
 	VPDPBUSD         Z25, Z26, Z17
-	VPBROADCASTD     624(R14), Z26
+	VPBROADCASTD     880(R14), Z26
 	VPDPBUSD         Z24, Z26, Z18
 	VPDPBUSD         Z25, Z26, Z19
-	VPBROADCASTD     688(R14), Z26
+	VPBROADCASTD     1008(R14), Z26
 	VPDPBUSD         Z24, Z26, Z20
 	VPDPBUSD         Z25, Z26, Z21
-	VPBROADCASTD     752(R14), Z26
+	VPBROADCASTD     1072(R14), Z26
 	VPDPBUSD         Z24, Z26, Z22
 	VPDPBUSD         Z25, Z26, Z23
 	PREFETCHT1       (R9)
@@ -20161,87 +20304,87 @@ tile552:
 	JL               tile552
 	MOVQ             96(AX), R13
 	MOVQ             BX, R12
-	VPSLLD           $0x08, Z0, Z0
-	VPADDD           Z2, Z0, Z0
-	VCVTDQ2PS        Z0, Z0
-	VMOVUPS          (R12), Z2
-	VFMADD231PS.BCST 768(SI), Z0, Z2
-	VMOVUPS          Z2, (R12)
-	VPSLLD           $0x08, Z1, Z1
-	VPADDD           Z3, Z1, Z1
-	VCVTDQ2PS        Z1, Z1
+	VPSLLD           $0x08, Z2, Z2
+	VPADDD           Z0, Z2, Z2
+	VCVTDQ2PS        Z2, Z2
+	VMOVUPS          (R12), Z0
+	VFMADD231PS.BCST 128(SI), Z2, Z0
+	VMOVUPS          Z0, (R12)
+	VPSLLD           $0x08, Z3, Z3
+	VPADDD           Z1, Z3, Z3
+	VCVTDQ2PS        Z3, Z3
 	VMOVUPS          64(R12), Z0
-	VFMADD231PS.BCST 768(SI), Z1, Z0
+	VFMADD231PS.BCST 128(SI), Z3, Z0
 	VMOVUPS          Z0, 64(R12)
 	LEAQ             (R12)(R13*4), R12
-	VPSLLD           $0x08, Z4, Z4
-	VPADDD           Z6, Z4, Z4
-	VCVTDQ2PS        Z4, Z4
+	VPSLLD           $0x08, Z6, Z6
+	VPADDD           Z4, Z6, Z6
+	VCVTDQ2PS        Z6, Z6
 	VMOVUPS          (R12), Z0
-	VFMADD231PS.BCST 772(SI), Z4, Z0
+	VFMADD231PS.BCST 320(SI), Z6, Z0
 	VMOVUPS          Z0, (R12)
-	VPSLLD           $0x08, Z5, Z5
-	VPADDD           Z7, Z5, Z5
-	VCVTDQ2PS        Z5, Z5
+	VPSLLD           $0x08, Z7, Z7
+	VPADDD           Z5, Z7, Z7
+	VCVTDQ2PS        Z7, Z7
 	VMOVUPS          64(R12), Z0
-	VFMADD231PS.BCST 772(SI), Z5, Z0
+	VFMADD231PS.BCST 320(SI), Z7, Z0
 	VMOVUPS          Z0, 64(R12)
 	LEAQ             (R12)(R13*4), R12
-	VPSLLD           $0x08, Z8, Z8
-	VPADDD           Z10, Z8, Z8
-	VCVTDQ2PS        Z8, Z8
+	VPSLLD           $0x08, Z10, Z10
+	VPADDD           Z8, Z10, Z10
+	VCVTDQ2PS        Z10, Z10
 	VMOVUPS          (R12), Z0
-	VFMADD231PS.BCST 776(SI), Z8, Z0
+	VFMADD231PS.BCST 512(SI), Z10, Z0
 	VMOVUPS          Z0, (R12)
-	VPSLLD           $0x08, Z9, Z9
-	VPADDD           Z11, Z9, Z9
-	VCVTDQ2PS        Z9, Z9
+	VPSLLD           $0x08, Z11, Z11
+	VPADDD           Z9, Z11, Z11
+	VCVTDQ2PS        Z11, Z11
 	VMOVUPS          64(R12), Z0
-	VFMADD231PS.BCST 776(SI), Z9, Z0
+	VFMADD231PS.BCST 512(SI), Z11, Z0
 	VMOVUPS          Z0, 64(R12)
 	LEAQ             (R12)(R13*4), R12
-	VPSLLD           $0x08, Z12, Z12
-	VPADDD           Z14, Z12, Z12
-	VCVTDQ2PS        Z12, Z12
+	VPSLLD           $0x08, Z14, Z14
+	VPADDD           Z12, Z14, Z14
+	VCVTDQ2PS        Z14, Z14
 	VMOVUPS          (R12), Z0
-	VFMADD231PS.BCST 780(SI), Z12, Z0
+	VFMADD231PS.BCST 704(SI), Z14, Z0
 	VMOVUPS          Z0, (R12)
-	VPSLLD           $0x08, Z13, Z13
-	VPADDD           Z15, Z13, Z13
-	VCVTDQ2PS        Z13, Z13
+	VPSLLD           $0x08, Z15, Z15
+	VPADDD           Z13, Z15, Z15
+	VCVTDQ2PS        Z15, Z15
 	VMOVUPS          64(R12), Z0
-	VFMADD231PS.BCST 780(SI), Z13, Z0
+	VFMADD231PS.BCST 704(SI), Z15, Z0
 	VMOVUPS          Z0, 64(R12)
 	LEAQ             (R12)(R13*4), R12
-	VPSLLD           $0x08, Z16, Z16
-	VPADDD           Z18, Z16, Z16
-	VCVTDQ2PS        Z16, Z16
+	VPSLLD           $0x08, Z18, Z18
+	VPADDD           Z16, Z18, Z18
+	VCVTDQ2PS        Z18, Z18
 	VMOVUPS          (R12), Z0
-	VFMADD231PS.BCST 784(SI), Z16, Z0
+	VFMADD231PS.BCST 896(SI), Z18, Z0
 	VMOVUPS          Z0, (R12)
-	VPSLLD           $0x08, Z17, Z17
-	VPADDD           Z19, Z17, Z17
-	VCVTDQ2PS        Z17, Z17
+	VPSLLD           $0x08, Z19, Z19
+	VPADDD           Z17, Z19, Z19
+	VCVTDQ2PS        Z19, Z19
 	VMOVUPS          64(R12), Z0
-	VFMADD231PS.BCST 784(SI), Z17, Z0
+	VFMADD231PS.BCST 896(SI), Z19, Z0
 	VMOVUPS          Z0, 64(R12)
 	LEAQ             (R12)(R13*4), R12
-	VPSLLD           $0x08, Z20, Z20
-	VPADDD           Z22, Z20, Z20
-	VCVTDQ2PS        Z20, Z20
+	VPSLLD           $0x08, Z22, Z22
+	VPADDD           Z20, Z22, Z22
+	VCVTDQ2PS        Z22, Z22
 	VMOVUPS          (R12), Z0
-	VFMADD231PS.BCST 788(SI), Z20, Z0
+	VFMADD231PS.BCST 1088(SI), Z22, Z0
 	VMOVUPS          Z0, (R12)
-	VPSLLD           $0x08, Z21, Z21
-	VPADDD           Z23, Z21, Z21
-	VCVTDQ2PS        Z21, Z21
+	VPSLLD           $0x08, Z23, Z23
+	VPADDD           Z21, Z23, Z23
+	VCVTDQ2PS        Z23, Z23
 	VMOVUPS          64(R12), Z0
-	VFMADD231PS.BCST 788(SI), Z21, Z0
+	VFMADD231PS.BCST 1088(SI), Z23, Z0
 	VMOVUPS          Z0, 64(R12)
 	LEAQ             (R12)(R13*4), R12
 	ADDQ             $0x00000080, BX
 	ADDQ             $0x00000200, R8
-	ADDQ             $0x00000340, SI
+	ADDQ             $0x00000480, SI
 	SUBQ             $0x20, DI
 	JNZ              block551
 	ADDQ             $0x20, CX

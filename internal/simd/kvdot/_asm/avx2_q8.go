@@ -29,6 +29,7 @@ func (f *folder2) scoresQ8() {
 	LEAQ(Mem{Base: k, Index: codes, Scale: 1}, codes)
 	ADDQ(scales, codes)
 	q, left := arg(f.a, argQ), arg(f.a, argDim)
+	ADDQ(U8(4*R), q)
 	acc, sum := make([]reg.VecVirtual, R), make([]reg.VecVirtual, R)
 	for r := range acc {
 		acc[r] = YMM()
@@ -54,22 +55,24 @@ func (f *folder2) scoresQ8() {
 			}
 		}
 	}
-	ks, qs := YMM(), YMM()
+	ks := YMM()
 	VCVTPH2PS(at(k, 0), ks)
 	for r := range acc {
 		VCVTDQ2PS(sum[r], sum[r])
-		VMULPS(ks, sum[r], sum[r])
-		VBROADCASTSS(at(q, 4*(8*R*q8QuadWords+R+r)), qs)
-		VFMADD231PS(qs, sum[r], acc[r])
+		VFMADD231PS(ks, sum[r], acc[r])
 	}
 	ADDQ(U8(32), k)
 	ADDQ(U32(512), codes)
 	prefetch(at(next, 512))
 	ADDQ(U32(q8BlockBytes), next)
-	ADDQ(U32(4*(8*R*q8QuadWords+2*R)), q)
+	ADDQ(U32(4*(8*R*q8QuadWords+R)), q)
 	SUBQ(U8(32), left)
 	JNZ(LabelRef(block))
+	MOVQ(at(f.a, argQ), q)
 	for r := range acc {
+		qs := YMM()
+		VBROADCASTSS(at(q, 4*r), qs)
+		VMULPS(qs, acc[r], acc[r])
 		VMOVUPS(acc[r], at(p, rowBytes*r))
 	}
 	ADDQ(U8(32), p)
@@ -189,7 +192,7 @@ func (f *folder2) quantiseRow(r int, to reg.GPVirtual, s [2 * tiles]reg.VecVirtu
 	}
 	scale := XMM()
 	VMULSS(undo(p, f.R, r), top.AsX(), scale)
-	VMOVSS(scale, at(to, q8RowBytes*f.R+4*r))
+	VMOVSS(scale, at(to, q8RowBytes*r+128))
 }
 
 // valuesQ8 adds the weighted values of tokens [lo, hi), in whole tiles, to o, as folder512 does. The even, then
@@ -208,7 +211,7 @@ func (f *folder2) valuesQ8() {
 		ADDQ(U32(32*width), col)
 	}
 	ADDQ(U32(512-128), col)
-	ADDQ(U32(q8WeightBytes(f.R)), w)
+	ADDQ(U32(f.R*q8RowBytes), w)
 	SUBQ(U8(32), left)
 	JNZ(LabelRef(block))
 }
@@ -257,7 +260,7 @@ func (f *folder2) productQ8(o, w, col reg.GPVirtual, next nextValues, width int)
 	MOVQ(o, ptr)
 	for r := range acc {
 		scale := YMM()
-		VBROADCASTSS(at(w, q8RowBytes*f.R+4*r), scale)
+		VBROADCASTSS(at(w, q8RowBytes*r+128), scale)
 		for j, x := range acc[r] {
 			y := YMM()
 			VCVTDQ2PS(x, x)

@@ -49,6 +49,9 @@ type folder512 struct {
 	a          reg.GPVirtual
 	off, ahead reg.GPVirtual // this stripe's tile offsets
 	c          func(int) Mem
+
+	odd   reg.OpmaskVirtual // Q8_0: of 16-bit words
+	split reg.VecVirtual    // a shuffle
 }
 
 // widen loads 16 elements as float32.

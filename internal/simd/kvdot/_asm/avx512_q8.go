@@ -7,11 +7,10 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// Prepared queries of a Q8_0 group, per block of 32 dimensions, 32-bit words:
+// Prepared queries of a Q8_0 group: [R] scales, then per block of 32 dimensions, 32-bit words:
 //
 //	[8 quads][R][2]  four dimensions' upper bytes, then their lower bytes, signed
 //	[R]              -128·Σ of the block's 16-bit queries: undoes the offset of the key codes
-//	[R]              the block's scale
 const q8QuadWords = 2
 
 // q8BlockBytes is what a block of 32 dimensions takes in half a tile: 16 scales and the codes. The scales
@@ -19,10 +18,10 @@ const q8QuadWords = 2
 const q8BlockBytes = 32 + 512
 
 // scoresQ8 leaves p[r][64] = ⟨q_r, k⟩: per block of 32 dimensions an exact integer product with 16-bit
-// queries, then one multiply-add with the scales of key and query.
+// queries, then one multiply-add with the scales of the keys.
 func (f *folder512) scoresQ8() {
 	R := f.R
-	blockWords := 8*R*q8QuadWords + 2*R
+	blockWords := 8*R*q8QuadWords + R
 	scales := q8ScaleBytes(f.a)
 	t, p := GP64(), arg(f.a, argP)
 	XORQ(t, t)
@@ -34,6 +33,7 @@ func (f *folder512) scoresQ8() {
 	ADDQ(at(f.a, argBase), k)
 	codes, q, left := GP64(), arg(f.a, argQ), arg(f.a, argDim)
 	LEAQ(at2(k, scales, 0), codes)
+	ADDQ(U8(4*R), q)
 	acc := make([]reg.VecVirtual, R)
 	for r := range acc {
 		acc[r] = ZMM()
@@ -61,8 +61,7 @@ func (f *folder512) scoresQ8() {
 		VPSLLD(U8(8), upper[r], upper[r])
 		VPADDD(lower[r], upper[r], upper[r])
 		VCVTDQ2PS(upper[r], upper[r])
-		VMULPS(ks, upper[r], upper[r])
-		VFMADD231PS_BCST(at(q, 4*(8*R*q8QuadWords+R+r)), upper[r], acc[r])
+		VFMADD231PS(ks, upper[r], acc[r])
 	}
 	ADDQ(U8(32), k)
 	ADDQ(U32(512), codes)
@@ -71,7 +70,9 @@ func (f *folder512) scoresQ8() {
 	ADDQ(U32(4*blockWords), q)
 	SUBQ(U8(32), left)
 	JNZ(LabelRef(block))
+	MOVQ(at(f.a, argQ), q)
 	for r := range acc {
+		VMULPS_BCST(at(q, 4*r), acc[r], acc[r])
 		VMOVUPS(acc[r], at(p, rowBytes*r))
 	}
 	ADDQ(U8(tileScores), p)
@@ -88,25 +89,27 @@ func q8ScaleBytes(a reg.GPVirtual) reg.GPVirtual {
 	return n
 }
 
-// Integer weights of a Q8_0 group follow its scores, per block of 32 dimensions: for every row 128 bytes, then
-// [R] scales of a line.
+// Integer weights of a Q8_0 group follow its scores, per block of 32 dimensions: for every row 128 bytes, and a
+// scale in 64.
 //
 // A row's weights p become p·65535/max p. Times the value scales s over max s they are at most 65535, and are
 // rounded: in steps of max p·max s/65535, which is the block's scale. Both maxima are over the tokens the row
 // sees of a stripe, so that they do not depend on the rows beside it.
-const q8RowBytes = 128
-
-func q8WeightBytes(rows int) int { return rows*q8RowBytes + 64 }
+const q8RowBytes = 128 + 64
 
 // quantiseWeights writes the integer weights of all rows and blocks.
 func (f *folder512) quantiseWeights() {
 	masked, done := label("masked"), label("quantised")
 	f.normaliseWeights()
-	mask, ones, all := arg(f.a, argMask), GP32(), K()
+	mask, bits, all := arg(f.a, argMask), GP32(), K()
+	f.odd, f.split = K(), ZMM()
+	MOVL(U32(0xaaaaaaaa), bits)
+	KMOVD(bits, f.odd)
+	VBROADCASTI32X4(f.c(cSplitBytes), f.split)
 	TESTQ(mask, mask)
 	JNZ(LabelRef(masked))
-	MOVL(U32(0xffff), ones)
-	KMOVW(ones, all)
+	MOVL(U32(0xffff), bits)
+	KMOVW(bits, all)
 	seen := [tiles]reg.Register{all, all, all, all}
 	eachBlock(f.a, f.off, f.R, func(to reg.GPVirtual, v []reg.GPVirtual) {
 		s, top := f.valueScales(v, seen)
@@ -133,10 +136,9 @@ func (f *folder512) quantiseWeights() {
 	Label(done)
 }
 
-// undo is where normaliseWeights leaves by what to multiply a row's weights again: in the padding of the first
-// block's scales.
+// undo is where normaliseWeights leaves by what to multiply a row's weights again: beside its first scale.
 func undo(p reg.GPVirtual, rows, r int) Mem {
-	return at(p, rows*rowBytes+rows*q8RowBytes+32+4*r)
+	return at(p, rows*rowBytes+r*q8RowBytes+128+4)
 }
 
 // normaliseWeights multiplies each row's weights so that the largest is 65535.
@@ -183,15 +185,31 @@ func maxLanes512(x [tiles]reg.VecVirtual) reg.VecVirtual {
 
 // valueScales returns the scales of the tokens that seen selects over the largest of them, and the largest.
 func (f *folder512) valueScales(v []reg.GPVirtual, seen [tiles]reg.Register) (s [tiles]reg.VecVirtual, top reg.VecVirtual) {
+	half, x, ones := YMM(), YMM(), XMM()
 	for t := range s {
 		s[t] = ZMM()
 		VCVTPH2PS_Z(at(v[t], 0), seen[t], s[t])
+		if t == 0 {
+			VMOVDQU16_Z(at(v[t], 0), seen[t], half)
+			continue
+		}
+		VMOVDQU16_Z(at(v[t], 0), seen[t], x)
+		VPMAXUW(x, half, half)
 	}
-	top = maxLanes512(s)
-	VPMAXUD_BCST(f.c(cTinyScale), top, top)
+	top = XMM()
+	tiny := XMM()
+	VEXTRACTI128(U8(1), half, top)
+	VPMAXUW(half.AsX(), top, top)
+	VPCMPEQD(ones, ones, ones)
+	VPXOR(ones, top, top)
+	VPHMINPOSUW(top, top) // the only instruction that looks at all lanes
+	VPXOR(ones, top, top)
+	VCVTPH2PS(top, top)
+	VMOVSS(f.c(cTinyScale), tiny)
+	VMAXSS(top, tiny, top) // of a NaN and a number the first operand here
 	inverse := ZMM()
 	VMOVSS(f.c(cOne), inverse.AsX())
-	VDIVSS(top.AsX(), inverse.AsX(), inverse.AsX())
+	VDIVSS(top, inverse.AsX(), inverse.AsX())
 	VBROADCASTSS(inverse.AsX(), inverse)
 	for t := range s {
 		VMULPS(inverse, s[t], s[t])
@@ -199,34 +217,28 @@ func (f *folder512) valueScales(v []reg.GPVirtual, seen [tiles]reg.Register) (s 
 	return s, top
 }
 
-// quantiseRow writes row r's integer weights of a block: upper bytes as [4 quads][4 tiles][4 tokens], then lower
-// bytes, and their scale.
+// quantiseRow writes row r's integer weights of a block: lower bytes as [4 quads][4 tiles][4 tokens], then upper
+// bytes, and their scale. Added to 2²³ a weight is rounded and lies in the lower half of its word.
 func (f *folder512) quantiseRow(r int, to reg.GPVirtual, s [tiles]reg.VecVirtual, top reg.VecVirtual) {
 	p := arg(f.a, argP)
-	var pair [2]reg.VecVirtual
-	for i := range pair {
-		c := [2]reg.VecVirtual{ZMM(), ZMM()}
-		for j := range c {
-			t := 2*i + j
-			VMULPS(at(p, rowBytes*r+tileScores*t), s[t], c[j])
-			VCVTPS2DQ(c[j], c[j])
-		}
-		pair[i] = ZMM()
-		VPACKUSDW(c[1], c[0], pair[i]) // of each quad of lanes of two tiles
+	var c [tiles]reg.VecVirtual
+	for t := range c {
+		c[t] = ZMM()
+		VMOVUPS(at(p, rowBytes*r+tileScores*t), c[t])
+		VFMADD213PS_BCST(f.c(cRound), s[t], c[t])
 	}
-	upper, x := ZMM(), ZMM()
-	VPSRLW(U8(8), pair[0], upper)
-	VPSRLW(U8(8), pair[1], x)
-	VPACKUSWB(x, upper, upper)
-	VMOVDQU32(upper, at(to, q8RowBytes*r))
-	for i := range pair {
-		VPANDD_BCST(f.c(cEvenBytes), pair[i], pair[i])
+	for i := 0; i < tiles; i += 2 {
+		VPSLLD(U8(16), c[i+1], c[i+1])
+		VPBLENDMW(c[i+1], c[i], f.odd, c[i]) // words of two tiles in turns
+		VPSHUFB(f.split, c[i], c[i])         // and their bytes apart
 	}
-	VPACKUSWB(pair[1], pair[0], x)
-	VMOVDQU32(x, at(to, q8RowBytes*r+64))
-	scale := XMM()
-	VMULSS(undo(p, f.R, r), top.AsX(), scale)
-	VMOVSS(scale, at(to, q8RowBytes*f.R+4*r))
+	lower, upper, scale := ZMM(), ZMM(), XMM()
+	VPUNPCKLQDQ(c[2], c[0], lower)
+	VPUNPCKHQDQ(c[2], c[0], upper)
+	VMOVDQU32(lower, at(to, q8RowBytes*r))
+	VMOVDQU32(upper, at(to, q8RowBytes*r+64))
+	VMULSS(undo(p, f.R, r), top, scale)
+	VMOVSS(scale, at(to, q8RowBytes*r+128))
 }
 
 // valuesQ8 adds the weighted values of tokens [lo, hi), in whole tiles, to o: per block of 32 dimensions an
@@ -241,14 +253,14 @@ func (f *folder512) valuesQ8() {
 	f.productQ8(o, w, col, next)
 	ADDQ(U32(128), o)
 	ADDQ(U32(512), col)
-	ADDQ(U32(q8WeightBytes(f.R)), w)
+	ADDQ(U32(f.R*q8RowBytes), w)
 	SUBQ(U8(32), left)
 	JNZ(LabelRef(block))
 }
 
 // productQ8 does a block.
 func (f *folder512) productQ8(o, w, col reg.GPVirtual, next nextValues) {
-	acc := make([][2][2]reg.VecVirtual, f.R) // [upper, lower bytes][16 dimensions]
+	acc := make([][2][2]reg.VecVirtual, f.R) // [lower, upper bytes][16 dimensions]
 	for r := range acc {
 		for i := range 4 {
 			acc[r][i/2][i%2] = ZMM()
@@ -279,12 +291,12 @@ func (f *folder512) productQ8(o, w, col reg.GPVirtual, next nextValues) {
 	MOVQ(o, ptr)
 	for r := range acc {
 		for j := range 2 {
-			x, y := acc[r][0][j], ZMM()
+			x, y := acc[r][1][j], ZMM()
 			VPSLLD(U8(8), x, x)
-			VPADDD(acc[r][1][j], x, x)
+			VPADDD(acc[r][0][j], x, x)
 			VCVTDQ2PS(x, x)
 			VMOVUPS(at(ptr, 64*j), y)
-			VFMADD231PS_BCST(at(w, q8RowBytes*f.R+4*r), x, y)
+			VFMADD231PS_BCST(at(w, q8RowBytes*r+128), x, y)
 			VMOVUPS(y, at(ptr, 64*j))
 		}
 		LEAQ(Mem{Base: ptr, Index: stride, Scale: 4}, ptr)

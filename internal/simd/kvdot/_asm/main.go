@@ -135,8 +135,13 @@ const (
 	cEvenBytes
 	cTinyWeight // Q8_0: no weight, no scale counts as less, so that their inverses are finite
 	cTinyScale
-	cMaxWeight // the largest integer weight
-	cPerWeight // its inverse
+	cMaxWeight  // the largest integer weight
+	cPerWeight  // its inverse
+	cRound      // 2^23 leaves no bits for a fraction
+	cSplitBytes // even, then odd words of a lane: lower, then upper bytes
+	_
+	_
+	_
 	cOne
 	cTwo
 	cSign
@@ -162,6 +167,8 @@ var constantWords = []uint32{
 	0x0d800000,             // 2^-100
 	0x33800000,             // 2^-24, the smallest F16
 	0x477fff00, 0x37800080, // 65535 and its inverse; AVX2: 32767
+	0x4b000000,
+	0x0c080400, 0x0e0a0602, 0x0d090501, 0x0f0b0703,
 	0x3f800000, 0x40000000,
 	0x80000000, 0x7fffffff,
 	0x3f200000, // 5/8

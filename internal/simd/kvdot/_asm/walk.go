@@ -179,7 +179,7 @@ func eachBlock(a, off reg.GPVirtual, rows int, do func(to reg.GPVirtual, v []reg
 	for _, p := range v {
 		ADDQ(U8(32), p)
 	}
-	ADDQ(U32(q8WeightBytes(rows)), to)
+	ADDQ(U32(rows*q8RowBytes), to)
 	SUBQ(U8(32), left)
 	JNZ(LabelRef(block))
 }
