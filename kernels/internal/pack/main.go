@@ -146,7 +146,7 @@ func write(m *kernels.Manifest, images map[string][]byte) error {
 	total := 0
 	for name, b := range images {
 		file := filepath.Join("bin", name+".gz")
-		if !bytes.Equal(embedded[name], b) { // an image that has not changed keeps its file, whatever this Go's gzip would make of it
+		if got, ok := embedded[name]; !ok || !bytes.Equal(got, b) { // an image that has not changed keeps its file, whatever this Go's gzip would make of it
 			if err := os.WriteFile(file, compress(b), 0o666); err != nil {
 				return err
 			}
@@ -199,7 +199,7 @@ func stored() map[string][]byte {
 func compare(m *kernels.Manifest, images map[string][]byte) error {
 	embedded, bad := stored(), 0
 	for _, name := range slices.Sorted(maps.Keys(images)) {
-		if !bytes.Equal(embedded[name], images[name]) {
+		if got, ok := embedded[name]; !ok || !bytes.Equal(got, images[name]) {
 			fmt.Printf("pack: bin/%s.gz is not what the sources compile to\n", name)
 			bad++
 		}
