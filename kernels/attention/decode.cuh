@@ -31,20 +31,18 @@ struct Pages {
   // Beyond the table there is no tile of this sequence: any number will do.
   DEV int entry(int tile) const {
     const int e = tile >> shift;
-    return e < count ? (int)ldg32(table + (int64_t)e * 4) : 0;
+    return e < count ? (int)ldg32(table + times(e, 4)) : 0;
   }
 };
 
-DEV Pages find_pages(const FdDecodeParams& p, int b) {
-  Pages g = {nullptr, p.table_stride, p.page_shift - 4, 0};
-  if (p.table) {
-    int64_t first = (int64_t)b * p.table_stride;
-    if (OPTION(p.table_indptr)) {
-      first = read_int(p.table_indptr, b);
-      g.count = read_int(p.table_indptr, b + 1) - (int)first;
-    }
-    g.table = (const char*)p.table + first * 4;
+template <class S> DEV Pages find_pages(const FdDecodeParams& p, int b) {
+  Pages g = {(const char*)p.table, p.table_stride, p.page_shift - 4, 0};
+  uint64_t first = times(b, p.table_stride);
+  if (S::OPTIONS && RARE(p.flags & FD_CSR)) {
+    first = read_int(p.table_indptr, b);
+    g.count = read_int(p.table_indptr, b + 1) - (int)first;
   }
+  if (g.table) g.table += first * 4;
   return g;
 }
 
@@ -56,41 +54,41 @@ template <class S, int PAGING> struct Copier {
   uint32_t k_dst, v_dst;
   int row, bytes;    // first row of this lane; bytes of its chunk that exist (head_dim may be less than D)
   int safe;          // tokens below were written before the predecessor began
+  unsigned span;     // tokens from u.lo on that exist; none for a lane beyond head_dim
 
   DEV Copier(const FdDecodeParams& p, const Unit& u, int lane, uint32_t ring) {
     const int chunk = lane % S::CHUNKS;
     row = lane / S::CHUNKS;
-    bytes = min(max(p.head_dim * (int)sizeof(typename S::KV) - chunk * 16, 0), 16);
-    base = (const char*)p.k + (int64_t)u.h * p.head_stride + chunk * 16;
-    if constexpr (PAGING == FAST) base += (int64_t)row * p.token_stride;
-    if (OPTION(p.seq_base)) {
-      const uint2 x = ldg64((const char*)p.seq_base + (int64_t)u.b * 8);
+    const int exist = p.head_dim * (int)sizeof(typename S::KV) - chunk * 16;
+    bytes = S::FP8 ? min(exist, 16) : 16;
+    span = exist > 0 ? u.hi - u.lo + MUTANT(decode_reads_tail) : 0;
+    base = (const char*)p.k + times(u.h, p.head_stride) + times(u.b, 1) * p.seq_stride + chunk * 16;
+    if constexpr (PAGING == FAST) base += times(row, p.token_stride);
+    if (RARE(p.flags & FD_FLAT)) {
+      const uint2 x = ldg64((const char*)p.seq_base + times(u.b, 8));
       base += (uint64_t)x.y << 32 | x.x;
-    } else if (!p.table) {
-      base += (int64_t)u.b * p.seq_stride;
     }
     v_delta = (int64_t)(p.v - p.k);
     policy = policy_evict_first();
-    hop = (uint64_t)p.token_stride * S::COPY_ROWS;
+    hop = times(S::COPY_ROWS, p.token_stride);
     k_dst = ring + row * S::ROW + k_swizzle<S>(row, chunk);
     v_dst = ring + 16 * S::ROW + row * S::ROW + v_swizzle<S>(row, chunk);
-    safe = OPTION(p.flags & FD_EARLY_KV) ? u.len - p.fresh_tokens : 0x7fffffff;
+    safe = RARE(p.flags & FD_EARLY_KV) ? u.len - p.fresh_tokens : 0x7fffffff;
   }
 
   // Rows advance by COPY_ROWS from copy q to copy q+1, which moves the destination by 512 bytes and changes the swizzle by
   // exclusive-or of a constant.
   DEV static constexpr uint32_t k_flip(int q) { return S::COPY_ROWS == 1 ? (q & 1) << 6 : 0; }
-  DEV static constexpr uint32_t v_flip(int q) { return S::CHUNKS >= 8 ? (q * S::COPY_ROWS & 6) << 4 : 0; }
+    DEV static constexpr uint32_t v_flip(int q) { return S::CHUNKS >= 8 ? (q * S::COPY_ROWS & 6) << 4 : 0; }
 
   // Copies tile into the stage at offset slot of the ring. Tokens outside of lo <= j < hi are not read, but become zeros: a
   // weight of zero must not meet a NaN.
   DEV void copy(const FdDecodeParams& p, const Unit& u, Pages& pages, int tile, int page, uint32_t slot) const {
     const int token = tile * 16, rel = token + row - u.lo;
-    const unsigned span = u.hi - u.lo + MUTANT(decode_reads_tail);
     const int size = bytes;
-    if (token + 16 > safe) wait_for_predecessor();
+    if (RARE(token + 16 > safe)) wait_for_predecessor();
     if constexpr (PAGING == FAST) {
-      const char* k = base + (uint64_t)page * p.page_stride + (uint64_t)(token & ((1 << p.page_shift) - 1)) * p.token_stride;
+      const char* k = base + (uint64_t)page * p.page_stride + times(token & ((1 << p.page_shift) - 1), p.token_stride);
       const char* v = k + v_delta;
       UNROLL for (int q = 0; q < S::COPIES; q++) {
         cp_async16((k_dst + slot + q * 512) ^ k_flip(q), k, (unsigned)(rel + q * S::COPY_ROWS) < span ? size : 0, policy);
@@ -106,7 +104,7 @@ template <class S, int PAGING> struct Copier {
       UNROLL for (int q = 0; q < S::COPIES; q++) {
         const int j = token + row + q * S::COPY_ROWS, n = j / p.page_size;
         const bool exists = (unsigned)(rel + q * S::COPY_ROWS) < span;
-        const int64_t pg = !exists ? 0 : pages.table ? (int)ldg32(pages.table + (int64_t)n * 4) : n;
+        const int64_t pg = !exists ? 0 : pages.table ? (int)ldg32(pages.table + times(n, 4)) : n;
         at[q] = exists ? pg * (int64_t)p.page_stride + (int64_t)(j - n * p.page_size) * p.token_stride : 0;
         cp_async16((k_dst + slot + q * 512) ^ k_flip(q), base + at[q], exists ? size : 0, policy);
       }
@@ -124,24 +122,26 @@ template <class S, int PAGING> struct Copier {
 template <class S> DEV void load_q(const FdDecodeParams& p, const Unit& u, int lane, uint32_t (&q)[S::NT][S::D / 8]) {
   const int g = lane >> 2, t = lane & 3;
   UNROLL for (int n = 0; n < S::NT; n++) {
-    const int r = u.row0 + min(n * 8 + g, u.rows - 1), i = token_of(p, r);
-    const char* row = (const char*)p.q + (int64_t)(u.q_first + i) * p.q_token_stride + (int64_t)(u.h * p.group + r - i * p.group) * (p.head_dim * 2);
+    const int r = u.row0 + min(n * 8 + g, u.rows - 1), i = token_of<S>(p, r);
+    const char* row = (const char*)p.q + times(u.q_first + i, p.q_token_stride) + times(u.h * p.group + r - i * p.group, p.head_dim * 2);
+    const int first = (S::FP8 ? 16 : 8) * t, exist = p.head_dim - first;
+    row += first * 2;
     UNROLL for (int j = 0; j < S::D / 32; j++) {
-      const int e = S::FP8 ? 64 * (j >> 1) + 16 * t + 8 * (j & 1) : 32 * j + 8 * t;
+      const int e = S::FP8 ? 64 * (j >> 1) + 8 * (j & 1) : 32 * j;
       uint4 x = make_uint4(0, 0, 0, 0);
-      if (e < p.head_dim) x = ld128(row + e * 2);
+      if (e < exist) x = ldg128(row + e * 2);
       q[n][4 * j] = x.x, q[n][4 * j + 1] = x.y, q[n][4 * j + 2] = x.z, q[n][4 * j + 3] = x.w;
     }
   }
 }
 
 // mask: -inf for tokens that a row does not attend. Only for tiles on an edge, so that interior ones pay nothing.
-template <class S> DEV void mask(const FdDecodeParams& p, const Unit& u, int lane, int tile, float (&s)[S::NT][4]) {
+template <class S> DEV void mask(const FdDecodeParams& p, const Unit& u, int lane, int tile, int turn, float (&s)[S::NT][4]) {
   const int token = tile * 16 + (lane >> 2), t = lane & 3;
   UNROLL for (int n = 0; n < S::NT; n++) UNROLL for (int r = 0; r < 2; r++) {
     int lo = u.lo, hi = u.hi;
-    if (masked(p)) {
-      const int i = token_of(p, opaque(u.row0 + n * 8 + 2 * t + r));
+    if (masked<S>(p)) {
+      const int i = token_of<S>(p, later(u.row0, turn) + n * 8 + 2 * t + r);
       lo = max(lo, row_lo(p, u, i));
       hi = min(hi, row_hi(p, u, i));
     }
@@ -151,9 +151,9 @@ template <class S> DEV void mask(const FdDecodeParams& p, const Unit& u, int lan
 }
 
 // to_logits: from dot products to logits in units of log2.
-template <class S> DEV void to_logits(const FdDecodeParams& p, float scale, float (&s)[S::NT][4]) {
-  if (OPTION(p.softcap > 0.f)) {  // cap * tanh(x) with x = s / cap, as 1 - 2/(e^2x + 1), which saturates; tanh.approx is off by cap/2000
-    const float to_2x = 2.f * scale * rcp(__uint_as_float(opaque(__float_as_uint(p.softcap)))), cap = p.softcap * 1.44269504f;
+template <class S> DEV void to_logits(const FdDecodeParams& p, float scale, int turn, float (&s)[S::NT][4]) {
+  if (S::OPTIONS && RARE(p.softcap > 0.f)) {  // cap * tanh(x) with x = s / cap, as 1 - 2/(e^2x + 1), which saturates; tanh.approx is off by cap/2000
+    const float softcap = __uint_as_float(later(__float_as_uint(p.softcap), turn)), to_2x = 2.f * scale * rcp(softcap), cap = softcap * 1.44269504f;
     UNROLL for (int n = 0; n < S::NT; n++) UNROLL for (int i = 0; i < 4; i++) s[n][i] = cap - 2.f * cap * rcp(ex2(s[n][i] * to_2x) + 1.f);
   } else {
     UNROLL for (int n = 0; n < S::NT; n++) UNROLL for (int i = 0; i < 4; i++) s[n][i] *= scale;
@@ -164,27 +164,31 @@ template <class S, int COMBINE, int PAGING> DEV void decode(const FdDecodeParams
   SHARED_BYTES(smem);
   const int tid = threadIdx.x, lane = tid & 31, warp = tid >> 5;
   const uint32_t ring = smem_u32(smem) + warp * S::STAGES * S::SLOT;
-  const bool early = OPTION(p.flags & FD_EARLY_KV);
+  const bool early = RARE(p.flags & FD_EARLY_KV);
   if (!early) wait_for_predecessor();
 
   Unit u;
-  if (COMBINE == CHUNK && OPTION(p.items)) {
-    if (!item_unit<S::N>(p, u)) return;
+  if (COMBINE == CHUNK && RARE(p.flags & FD_ITEMS)) {
+    if (!item_unit<S>(p, u)) return;
   } else {
-    if (!grid_unit<S::N>(p, u)) return;
-    set_range(p, u);
-    if constexpr (COMBINE == CHUNK) {
-      chunk_range(p, u);
-    } else {  // tiles dealt out in turns: the first page numbers do not depend on the length
-      u.split = blockIdx.x;
-      u.splits = p.splits;
-      u.tile = (u.lo >> 4) + u.split * S::W;
-    }
+    if (!grid_unit<S>(p, u)) return;
+    u.split = blockIdx.x;
+    u.splits = p.splits;
+    // CLUSTER, MAILBOX: tiles dealt out in turns. Either way the first page numbers do not depend on the length.
+    u.tile = u.split * (COMBINE == CHUNK ? p.chunk_tiles : S::W);
   }
   u.tile += warp;
   u.step = COMBINE == CHUNK ? S::W : p.splits * S::W;
-  Pages pages = find_pages(p, u.b);
+  Pages pages = find_pages<S>(p, u.b);
   if (PAGING == FAST && pages.table) pages.ahead = pages.entry(u.tile + lane * u.step);
+  uint32_t q[S::NT][S::D / 8];
+  if (!early) load_q<S>(p, u, lane, q);  // behind the flood of K and V it would come last
+  if (COMBINE != CHUNK || !(p.flags & FD_ITEMS)) {
+    set_range<S>(p, u);
+    if (S::OPTIONS && RARE(u.lo > 15) && COMBINE != CHUNK) u.tile += u.lo >> 4;
+    if constexpr (COMBINE == CHUNK) chunk_range<S>(p, u, warp);
+    if (S::OPTIONS && RARE(u.lo > 15) && PAGING == FAST && pages.table) pages.ahead = pages.entry(u.tile + lane * u.step);
+  }
 #if FD_SM90
   if constexpr (COMBINE == CLUSTER) open_inbox<S>(p, u, smem);
 #endif
@@ -196,16 +200,15 @@ template <class S, int COMBINE, int PAGING> DEV void decode(const FdDecodeParams
   Softmax sm[S::NT];
   float o[S::NT][S::OT][4];
   UNROLL for (int n = 0; n < S::NT; n++) UNROLL for (int e = 0; e < S::OT; e++) UNROLL for (int i = 0; i < 4; i++) o[n][e][i] = 0.f;
-  uint32_t q[S::NT][S::D / 8];
 
   // Iterations -STAGES ... -1 only load. Unrolling them would double the code and cost 0.5 to 1 us per launch in fetching it.
   int next = u.tile, ordinal = 0, slot = 0;  // next tile to load; its ordinal within pages.ahead; ring slot
   NO_UNROLL for (int it = -S::STAGES;; it++) {
-    if (it == (early ? 0 : -S::STAGES)) {
-      if (early) wait_for_predecessor();
-      load_q<S>(p, u, lane, q);
-    }
     if (it >= 0) {
+      if (RARE(early) && it == 0) {
+        wait_for_predecessor();
+        load_q<S>(p, u, later(lane, slot), q);
+      }
       if (u.tile >= u.end) break;
       if (S::FP8 && it == 0) {
         UNROLL for (int n = 0; n < S::NT; n++) UNROLL for (int e = 0; e < S::D / 8; e++) {
@@ -219,8 +222,8 @@ template <class S, int COMBINE, int PAGING> DEV void decode(const FdDecodeParams
       if (!MUTANT(decode_no_wait_k)) cp_wait<2 * S::STAGES - 1>();  // K of this stage
       __syncwarp();
       scores<S>(s, stage + k_lane<S>(lane), q);
-      to_logits<S>(p, scale, s);
-      if (u.tile < u.inner_lo || u.tile >= u.inner_hi) mask<S>(p, u, lane, u.tile, s);
+      to_logits<S>(p, scale, slot, s);
+      if (u.tile < u.inner_lo || u.tile >= u.inner_hi) mask<S>(p, u, lane, u.tile, slot, s);
       softmax<S>(s, sm, o, b);
       if (!MUTANT(decode_no_wait_v)) cp_wait<2 * S::STAGES - 2>();  // V of this stage
       __syncwarp();

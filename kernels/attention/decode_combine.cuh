@@ -62,10 +62,10 @@ template <class S> struct Slices {
 
 // finish writes one float4 of the output, and the row's LSE.
 template <class S> DEV void finish(const FdDecodeParams& p, const Unit& u, int e, Sum a) {
-  const int r = u.row0 + (e >> S::ROW_LOG2), col = (e & (S::ROW_F4 - 1)) * 4, i = token_of(p, r);
+  const int r = u.row0 + (e >> S::ROW_LOG2), col = (e & (S::ROW_F4 - 1)) * 4, i = token_of<S>(p, r);
   const int head = u.h * p.group + r - i * p.group;
-  const int64_t token = u.q_first + i;
-  if (OPTION(p.sinks)) {
+  const int token = u.q_first + i;
+  if (S::OPTIONS && RARE(p.sinks)) {
     const float sink = __uint_as_float(ldg32((const char*)p.sinks + head * 4)) * 1.44269504f, M = fmaxf(a.m, sink);
     if (sink > kNoMax) {
       a.rescale(M);
@@ -75,11 +75,11 @@ template <class S> DEV void finish(const FdDecodeParams& p, const Unit& u, int e
   float f = a.l > 0.f ? rcp(a.l) : 0.f;  // nothing attended: exactly 0
   if (S::FP8 && p.v_scale) f *= __uint_as_float(ldg32((const char*)p.v_scale + u.h * 4));
   if (col < p.head_dim)
-    st64((char*)p.out + token * p.out_token_stride + (int64_t)(head * p.head_dim + col) * 2,
+    st64((char*)p.out + times(token, p.out_token_stride) + times(head * p.head_dim + col, 2),
          make_uint2(pack2<typename S::Q>(a.o.x * f, a.o.y * f), pack2<typename S::Q>(a.o.z * f, a.o.w * f)));
   if (col == 0 && p.lse) {
     const float lse = a.l > 0.f ? (a.m + lg2(a.l)) * 0.69314718f : -INFINITY_F;
-    st32((char*)p.lse + (token * p.kv_heads * p.group + head) * 4, __float_as_uint(lse));
+    st32((char*)p.lse + (times(token, p.kv_heads * p.group) + head) * 4, __float_as_uint(lse));
   }
 }
 
@@ -130,6 +130,16 @@ template <class S> DEV Sum merge_warps(const char* smem, int e) {
 // ---- CLUSTER
 
 #if FD_SM90
+// Arrives without the fence that the release form has, which would hold up the first copies until q and the page numbers are
+// there. mbar_fence_init releases what the others need.
+DEV void cluster_arrive_relaxed() {
+#ifdef FD_GPU
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+#else
+  cluster_arrive();
+#endif
+}
+
 // open_inbox announces how many bytes the CTA's slice will receive. The others may push after cluster_wait.
 template <class S> DEV void open_inbox(const FdDecodeParams& p, const Unit& u, char* smem) {
   if (threadIdx.x == 0) {
@@ -141,7 +151,7 @@ template <class S> DEV void open_inbox(const FdDecodeParams& p, const Unit& u, c
     mbar_arrive_expect(bar, p.splits * (size * 16 + segments * 8));
   }
   __syncwarp();
-  cluster_arrive();
+  cluster_arrive_relaxed();
 }
 
 template <class S> DEV void push(const Unit& u, char* smem, const Slices<S>& s, int e, const Sum& a) {
@@ -315,7 +325,7 @@ template <class S, int COMBINE> DEV void combine(const FdDecodeParams& p, const 
 #endif
   const Slices<S> s(p, u);
   const bool alone = COMBINE == CHUNK && u.splits == 1;
-  NO_UNROLL for (int e = threadIdx.x; e < s.elements; e += S::THREADS) {
+  _Pragma("unroll (S::W <= 4 ? 2 : 1)") for (int e = threadIdx.x; e < s.elements; e += S::THREADS) {
     const Sum a = merge_warps<S>(smem, e);
     if (alone) finish<S>(p, u, e, a);
 #if FD_SM90

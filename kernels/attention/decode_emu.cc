@@ -70,8 +70,6 @@ template <class S> struct Rig {
     p.q_token_stride = p.out_token_stride = heads * c.d * 2;
     p.scale_log2 = 1.44269504f / sqrtf((float)c.d);
     p.softcap = c.softcap, p.window_left = c.left, p.window_right = c.right;
-    p.flags = (c.causal ? FD_CAUSAL : 0) | (c.early ? FD_EARLY_KV : 0);
-    if (most > 1 || c.ragged() || c.left >= 0 || c.right >= 0) p.flags |= FD_MASKED;
     p.fresh_tokens = 1;
     p.row_tiles_log2 = fd_ceil_log2(tiles);
     p.splits = c.P, p.chunk_tiles = c.chunk, p.state_rows = rows;
@@ -116,6 +114,7 @@ template <class S> struct Rig {
     }
     indptr[B] = n;
     if (c.ragged()) p.q_indptr = q_indptr.address();
+    p.flags = fd_decode_flags((c.causal ? FD_CAUSAL : 0) | (c.early ? FD_EARLY_KV : 0), p.q_len, p.window_left, p.window_right, p.q_indptr, p.table_indptr, p.seq_base, p.items);
   }
 
   size_t at(int which, int b, int j, int h) const {
@@ -208,8 +207,15 @@ template <class S, int COMBINE, int PAGING = FAST> void add(emu::Suite& s, const
   });
 }
 
+// Kernels without options run the cases without them; everything else has them compiled in.
+template <class S> using Plain = Shape<typename S::KV, typename S::Q, S::D, S::N, S::W, false>;
+bool plain(const Call& c) {
+  return !c.ragged() && c.q_len[0] == 1 && c.left < 0 && c.right < 0 && c.softcap == 0 && !c.sinks && c.addressing != CSR;
+}
+
 // A kernel of each combine over one call; P, chunk as the call asks for.
 template <class S> void add_all(emu::Suite& s, const std::string& name, Call c, bool fast = true) {
+  if (S::OPTIONS && fast && plain(c)) add_all<Plain<S>>(s, name + "/plain", c);
   const int tiles = (Rig<S>::longest(c) + 15) / 16;
   if (fast) {
     c.chunk = 0;
@@ -234,22 +240,22 @@ Call call(std::vector<int> len, std::vector<int> q_len = {}) {
   return c;
 }
 
-using Bf128 = Shape<bf16, bf16, 128, 8, 4>;
-using Bf128n16 = Shape<bf16, bf16, 128, 16, 4>;
-using Bf64 = Shape<bf16, bf16, 64, 8, 2>;
-using Bf256 = Shape<bf16, bf16, 256, 8, 4>;
-using Fp64 = Shape<f16, f16, 64, 8, 2>;
-using Fp64n16 = Shape<f16, f16, 64, 16, 2>;
-using E64 = Shape<e4m3, bf16, 64, 8, 2>;
-using E128 = Shape<e4m3, bf16, 128, 8, 4>;
-using E128n16 = Shape<e4m3, bf16, 128, 16, 4>;
-using E256 = Shape<e4m3, bf16, 256, 8, 4>;
+using Bf128 = Shape<bf16, bf16, 128, 8, 4, true>;
+using Bf128n16 = Shape<bf16, bf16, 128, 16, 4, true>;
+using Bf64 = Shape<bf16, bf16, 64, 8, 2, true>;
+using Bf256 = Shape<bf16, bf16, 256, 8, 4, true>;
+using Fp64 = Shape<f16, f16, 64, 8, 2, true>;
+using Fp64n16 = Shape<f16, f16, 64, 16, 2, true>;
+using E64 = Shape<e4m3, bf16, 64, 8, 2, true>;
+using E128 = Shape<e4m3, bf16, 128, 8, 4, true>;
+using E128n16 = Shape<e4m3, bf16, 128, 16, 4, true>;
+using E256 = Shape<e4m3, bf16, 256, 8, 4, true>;
 
 void lengths(emu::Suite& s) {
   for (int n : {333, 0, 1, 15, 16, 17}) add_all<Bf128>(s, "len=" + std::to_string(n), call({n}));
   Call c = call({700});  // more tiles than page numbers read ahead
   c.chunk = 1000, c.P = 1, c.kv_heads = 1;
-  add<Shape<bf16, bf16, 64, 8, 1>, CHUNK>(s, "len=700/one warp", c);
+  add<Shape<bf16, bf16, 64, 8, 1, true>, CHUNK>(s, "len=700/one warp", c);
   Call many = call({200, 0, 45});
   many.kv_heads = 2, many.runs = 3;
   add_all<Bf64>(s, "thrice", many);

@@ -15,11 +15,14 @@
 
 namespace fd {
 
-// Shape is what a kernel is compiled for. KV: type of K and V; Q: type of q and out; D: head dim; N: query rows; W: warps.
-template <class KV_, class Q_, int D_, int N_, int W_> struct Shape {
+// Shape is what a kernel is compiled for. KV: type of K and V; Q: type of q and out; D: head dim; N: query rows; W: warps;
+// OPTIONS: masks other than the length, softcap, sinks, ragged q, tables in CSR form. Their code alone, never run, costs
+// 0.25 us per launch: more to fetch before the first copy.
+template <class KV_, class Q_, int D_, int N_, int W_, bool OPTIONS_> struct Shape {
   using KV = KV_;
   using Q = Q_;
   static constexpr int D = D_, N = N_, W = W_, THREADS = 32 * W;
+  static constexpr bool OPTIONS = OPTIONS_;
   static constexpr bool FP8 = sizeof(KV) == 1;
   static constexpr int ROW = D * (int)sizeof(KV), CHUNKS = ROW / 16;     // bytes, 16-byte chunks of a K or V row
   static constexpr int COPY_ROWS = 32 / CHUNKS, COPIES = 16 / COPY_ROWS; // rows of a warp-wide copy; copies of 16 rows

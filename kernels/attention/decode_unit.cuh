@@ -2,9 +2,8 @@
 #pragma once
 #include "decode_tile.cuh"
 
-#ifndef OPTION
-#define OPTION(x) (x)
-#endif
+// What a flag switches on, moved out of the usual path: a kernel of a few microseconds waits for its instructions.
+#define RARE(x) __builtin_expect((x) != 0, 0)
 
 namespace fd {
 
@@ -24,10 +23,15 @@ struct Unit {
   int counter;             // CHUNK: arrival counter
 };
 
-// The query token of a row.
-DEV int token_of(const FdDecodeParams& p, int row) { return (int)((uint64_t)(uint32_t)(2 * row) * p.group_rcp >> 32); }
+// n * stride, neither negative: one multiplication.
+DEV uint64_t times(int n, uint32_t stride) { return (uint64_t)(uint32_t)n * stride; }
 
-DEV int read_int(uint64_t base, int64_t i) { return (int)ldg32((const char*)base + i * 4); }
+// Are there masks other than the length?
+template <class S> DEV bool masked(const FdDecodeParams& p) { return S::OPTIONS && RARE(p.flags & FD_MASKED); }
+// The query token of a row.
+template <class S> DEV int token_of(const FdDecodeParams& p, int row) { return masked<S>(p) ? (int)(times(2 * row, p.group_rcp) >> 32) : 0; }
+
+DEV int read_int(uint64_t base, int i) { return (int)ldg32((const char*)base + times(i, 4)); }
 
 // Positions that query token i attends: row_lo <= j < row_hi. Bottom-right aligned: token i has position len - q_len + i.
 DEV int row_lo(const FdDecodeParams& p, const Unit& u, int i) {
@@ -40,25 +44,19 @@ DEV int row_hi(const FdDecodeParams& p, const Unit& u, int i) {
   if (p.window_right >= 0) hi = min(hi, pos + p.window_right + 1);
   return hi;
 }
-DEV bool masked(const FdDecodeParams& p) { return OPTION(p.flags & FD_MASKED); }
 
-// opaque: x, but where it is used the compiler may not compute ahead. It would hoist what only the edges of a sequence
-// need out of the loop, into the start of the kernel, where every cycle counts.
-DEV int opaque(int x) {
-#ifdef FD_GPU
-  asm volatile("" : "+r"(x));
-#endif
-  return x;
-}
+// later: x, which the compiler cannot compute before the loop that counts turn (below 2^24) is at that turn. It would hoist
+// what only the edges of a sequence or an option need to the start of the kernel, where every cycle counts.
+DEV int later(int x, int turn) { return x ^ (turn >> 24); }
 
 // set_range: from the rows' masks to the positions and tiles that matter. Without masks: all tokens.
-DEV void set_range(const FdDecodeParams& p, Unit& u) {
+template <class S> DEV void set_range(const FdDecodeParams& p, Unit& u) {
   u.lo = 0;
   u.hi = u.len;
   u.inner_lo = 0;
   int inner = u.len;
-  if (masked(p) && u.rows > 0) {
-    const int first = token_of(p, u.row0), last = token_of(p, u.row0 + u.rows - 1);  // bounds grow with the token
+  if (masked<S>(p)) {
+    const int first = token_of<S>(p, u.row0), last = token_of<S>(p, u.row0 + u.rows - 1);  // bounds grow with the token
     u.lo = row_lo(p, u, first);
     u.hi = max(row_hi(p, u, last), u.lo);
     u.inner_lo = (row_lo(p, u, last) + 15) >> 4;
@@ -69,35 +67,34 @@ DEV void set_range(const FdDecodeParams& p, Unit& u) {
 }
 
 // grid_unit reads what the grid position says. False: no rows for this CTA.
-template <int N> DEV bool grid_unit(const FdDecodeParams& p, Unit& u) {
+template <class S> DEV bool grid_unit(const FdDecodeParams& p, Unit& u) {
   const int z = blockIdx.z;
   u.b = z >> p.row_tiles_log2;
   u.h = blockIdx.y;
   u.len = read_int(p.kv_len, u.b);
   u.q_len = p.q_len;
   u.q_first = u.b * p.q_len;
-  if (OPTION(p.q_indptr)) {
+  if (S::OPTIONS && RARE(p.flags & FD_RAGGED_Q)) {
     u.q_first = read_int(p.q_indptr, u.b);
     u.q_len = read_int(p.q_indptr, u.b + 1) - u.q_first;
   }
-  u.row0 = (z - (u.b << p.row_tiles_log2)) * N;
-  u.rows = min(N, u.q_len * p.group - u.row0);
+  u.row0 = (z - (u.b << p.row_tiles_log2)) * S::N;
+  u.rows = min(S::N, u.q_len * p.group - u.row0);
   return u.rows > 0;
 }
 
 // chunk_range: CTA x takes the x-th chunk that the unit touches, chunks counted from token 0. With split >= splits it has
 // none, which the caller checks only after its first loads are under way.
-DEV void chunk_range(const FdDecodeParams& p, Unit& u) {
-  u.split = blockIdx.x;
+template <class S> DEV void chunk_range(const FdDecodeParams& p, Unit& u, int warp) {
   int first = u.lo >> 4, chunk = u.split;
   u.splits = (u.end + p.chunk_tiles - 1) / p.chunk_tiles;
-  if (first) {
+  if (S::OPTIONS && RARE(first)) {
     const int skipped = first / p.chunk_tiles;
     u.splits -= skipped;
     chunk += skipped;
   }
   u.splits = max(u.splits, 1);
-  u.tile = max(first, chunk * p.chunk_tiles);
+  if (S::OPTIONS && RARE(first)) u.tile = max(first, chunk * p.chunk_tiles) + warp;
   u.end = min(u.end, (chunk + 1) * p.chunk_tiles);
   const int pair = blockIdx.z * p.kv_heads + u.h;
   u.counter = pair;
@@ -107,7 +104,7 @@ DEV void chunk_range(const FdDecodeParams& p, Unit& u) {
 }
 
 // item_unit reads item x of the plan; y is the tile of its rows. False: beyond the plan, or no rows.
-template <int N> DEV bool item_unit(const FdDecodeParams& p, Unit& u) {
+template <class S> DEV bool item_unit(const FdDecodeParams& p, Unit& u) {
   const int x = blockIdx.x;
   if (p.item_count && x >= read_int(p.item_count, 0)) return false;
   const char* item = (const char*)p.items + (int64_t)x * sizeof(FdItem);
@@ -118,15 +115,15 @@ template <int N> DEV bool item_unit(const FdDecodeParams& p, Unit& u) {
   u.len = read_int(p.kv_len, u.b);
   u.q_len = p.q_len;
   u.q_first = u.b * p.q_len;
-  if (OPTION(p.q_indptr)) {
+  if (S::OPTIONS && RARE(p.flags & FD_RAGGED_Q)) {
     u.q_first = read_int(p.q_indptr, u.b);
     u.q_len = read_int(p.q_indptr, u.b + 1) - u.q_first;
   }
-  const int tile = blockIdx.y * N;
+  const int tile = blockIdx.y * S::N;
   u.row0 = row * p.group + tile;
-  u.rows = min(N, (int)a.w * p.group - tile);
+  u.rows = min(S::N, (int)a.w * p.group - tile);
   if (u.rows <= 0) return false;
-  set_range(p, u);
+  set_range<S>(p, u);
   u.lo = max(u.lo, first);
   u.hi = max(min(u.hi, first + (int)c.y), u.lo);
   u.inner_lo = max(u.inner_lo, (first + 15) >> 4);

@@ -8,9 +8,9 @@
 // (unit, KV head) pair. A state is (M, L, O) of attn.State with M in units of log2: M is only a reference,
 // never compared between kernels.
 //
-// Symbols: fd_decode_<combine>_<kv>_d<D>_n<N>_w<W>   D 64 128 256: compiled head dim (smaller ones are padded
+// Symbols: fd_decode_<combine>_<kv>_d<D>_n<N>_w<W>[_opt]   D 64 128 256: compiled head dim (smaller ones are padded
 // with zeros in shared memory), N 8 16: query rows, W 4 8: warps. kv: bf16, f16 (q and out of the same type),
-// e4m3 (q and out bf16).
+// e4m3 (q and out bf16). _opt: with the code for options (FD_OPTIONS, softcap, sinks), which the others do without.
 //   combine  grid (x, y, z)                              what x is
 //   cluster  (P, kv_heads, batch << row_tiles_log2)      a cluster of P CTAs per pair; P a power of two, 2 ... 16
 //   mailbox  (P, kv_heads, batch << row_tiles_log2)      cooperative launch; all CTAs co-resident; P >= 2
@@ -30,24 +30,28 @@ enum {
   FD_EARLY_KV = 2,   // K and V of all but the last fresh_tokens tokens, kv_len, table and q_indptr were written
                      // before the launch's predecessor started: copy them before griddepcontrol.wait
   FD_PARTIALS = 4,   // chunk, any: write States and leave merging to another kernel
-  FD_MASKED = 8,     // must be set if a q_len may exceed 1 or a window is set: masks other than the length
+  // derived (fd_decode_flags), so that a kernel looks at one word at its start
+  FD_MASKED = 8,     // masks other than the length: a q_len may exceed 1, or there is a window
+  FD_RAGGED_Q = 16,  // q_indptr is set
+  FD_CSR = 32,       // table_indptr is set
+  FD_FLAT = 64,      // seq_base is set
+  FD_ITEMS = 128,    // items is set
+  FD_OPTIONS = FD_MASKED | FD_RAGGED_Q | FD_CSR,  // any of these, a softcap or sinks: the kernel must be one with options
 };
 
 typedef struct FdDecodeParams {
-  // -- first 128 bytes: what a CTA needs before its first copy is under way
+  // -- the first 128 bytes: what a CTA reads before its first copy is under way, unless a flag says otherwise
   uint64_t q;              // [token][q head][head_dim]
   uint64_t k, v;           // this layer's K and V at head 0, token 0, of page 0 (table) or of the sequence: added
                            // to seq_base[b] or to b * seq_stride
   uint64_t kv_len;         // int32 [batch]; 0 is valid
   uint64_t table;          // int32 page numbers; 0: pages of a sequence follow each other
-  uint64_t table_indptr;   // int32 [batch+1]: first entry of each sequence in table; 0: rows of table_stride entries
-  uint64_t q_indptr;       // int32 [batch+1]: first query token of each sequence; 0: q_len each
-  uint64_t seq_base;       // uint64 [batch]: flat mode, address of each sequence's range (k and v are offsets then)
   uint64_t page_stride;    // bytes from page to page
-  uint64_t seq_stride;     // bytes from sequence to sequence (contiguous); used if table and seq_base are 0
+  uint64_t seq_stride;     // bytes from sequence to sequence (contiguous); 0 with a table or seq_base
   uint32_t token_stride;   // bytes from token to token within a page; a multiple of 16
   uint32_t head_stride;    // bytes from KV head to KV head within a page; a multiple of 16
   uint32_t q_token_stride; // bytes from token to token of q (heads are dense); a multiple of 16
+  int32_t flags;           // fd_decode_flags
   int32_t page_shift;      // log2 of tokens per page, 4 ... 30; contiguous without pages: 30. any: unused
   int32_t table_stride;    // entries a sequence without table_indptr
   int32_t kv_heads;
@@ -56,33 +60,36 @@ typedef struct FdDecodeParams {
   int32_t splits;          // P (gridDim.x)
   int32_t chunk_tiles;     // chunk, any: tiles per CTA
   int32_t head_dim;        // a multiple of 8, <= D
+  int32_t row_tiles_log2;  // row tiles of a sequence, rounded up to a power of two
+  int32_t slice_log2;      // cluster, mailbox: log2 of float4 elements a CTA reduces (fd_slice_log2)
   float scale_log2;        // softmax scale * log2(e)
-  // -- needed later
+  uint32_t group_rcp;      // fd_reciprocal(group)
+  uint64_t k_scale;        // e4m3: float [kv_heads]; 0: 1
+  // -- needed later, or rarely
+  uint64_t v_scale;        // as k_scale
   uint64_t out;            // [token][q head][head_dim], type of q
   uint64_t lse;            // float [token][q head], natural log, sinks included; 0: not wanted
+  uint64_t sinks;          // float [q heads], natural-log logits; 0: none
   uint64_t mailbox;        // mailbox: (unit, head) boxes of box_stride bytes, all bits one between launches.
                            // Launches that may overlap need different mailboxes; refill after a failed launch
+  uint64_t box_stride;     // bytes (fd_box_bytes)
   uint64_t state_o;        // chunk, any: float [slot][head_dim]
   uint64_t state_ml;       // chunk, any: float2 [slot]; grid form: slot = ((z*kv_heads+y)*P+x)*state_rows + row of tile
   uint64_t counters;       // chunk, any without FD_PARTIALS: uint32 [unit*kv_heads or merge*row tiles]; 0 between launches
+  uint64_t q_indptr;       // int32 [batch+1]: first query token of each sequence; 0: q_len each
+  uint64_t table_indptr;   // int32 [batch+1]: first entry of each sequence in table; 0: rows of table_stride entries
+  uint64_t seq_base;       // uint64 [batch]: flat mode, address of each sequence's range (k and v are offsets then)
   uint64_t items;          // FdItem []; 0: grid form
   uint64_t merges;         // FdMergeItem []; read with items
   uint64_t item_count;     // int32: items in use, <= gridDim.x; 0: all
-  uint64_t k_scale, v_scale; // e4m3: float [kv_heads]; 0: 1
-  uint64_t sinks;          // float [q heads], natural-log logits; 0: none
   float softcap;           // > 0: s becomes softcap * tanh(s/softcap)
   int32_t window_left;     // a row at p attends p-window_left ... p+window_right; < 0: unlimited; <= 2^30
   int32_t window_right;
-  int32_t flags;
-  int32_t slice_log2;      // cluster, mailbox: log2 of float4 elements a CTA reduces (fd_slice_log2)
   int32_t state_rows;      // rows of a state slot in the grid form
-  int32_t row_tiles_log2;  // row tiles of a sequence, rounded up to a power of two
   int32_t fresh_tokens;    // FD_EARLY_KV: last tokens of each sequence that the predecessor may still be writing
   int32_t page_size;       // tokens; any only
-  uint32_t group_rcp;      // fd_reciprocal(group)
   uint32_t out_token_stride; // bytes
   uint32_t pad;
-  uint64_t box_stride;     // bytes (fd_box_bytes)
 } FdDecodeParams;
 
 // FdItem and FdMergeItem are plan.Item and plan.Merge.
@@ -127,6 +134,12 @@ typedef struct FdMergePairsParams {
 FD_HD int fd_row_f4(int D) { return D / 4; }
 
 FD_HD int fd_ceil_log2(int x) { int l = 0; while ((1 << l) < x) l++; return l; }
+
+// The flags of p: FD_CAUSAL, FD_EARLY_KV and FD_PARTIALS as asked for, and what follows from the other fields.
+FD_HD int fd_decode_flags(int asked, int q_len, int window_left, int window_right, uint64_t q_indptr, uint64_t table_indptr, uint64_t seq_base, uint64_t items) {
+  int masked = q_len > 1 || q_indptr != 0 || window_left >= 0 || window_right >= 0;
+  return asked | (masked ? FD_MASKED : 0) | (q_indptr ? FD_RAGGED_Q : 0) | (table_indptr ? FD_CSR : 0) | (seq_base ? FD_FLAT : 0) | (items ? FD_ITEMS : 0);
+}
 
 // Division by x: a / x == (uint64_t)(2 * a) * fd_reciprocal(x) >> 32 for a * x < 2^31.
 FD_HD uint32_t fd_reciprocal(int x) { return (uint32_t)(((1u << 31) + (uint32_t)x - 1) / (uint32_t)x); }

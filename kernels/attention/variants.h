@@ -1,17 +1,21 @@
-// The decode kernels that are compiled, as lists for the preprocessor: X(combine, kv, D, N, W), see params.h for the names.
+// The decode kernels that are compiled, as lists for the preprocessor: X(combine, kv, D, N, W, opt), see params.h for the names.
 // The .cu files make entry points of them; hosts and tests read names and launch facts from the same lists. A list ends in
 // _SM90 if its kernels need that architecture.
 //
-// W 4 serves CTAs that get few tiles (half the partials to merge), W 8 the others. N 16 serves groups above 8 and several
+// opt: _opt for a kernel with options, else empty. W 4 serves CTAs that get few tiles (half the partials to merge), W 8 the others. N 16 serves groups above 8 and several
 // query tokens. Rows of 512 bytes leave room in shared memory for 4 warps only.
 #ifndef FD_ATTENTION_VARIANTS_H
 #define FD_ATTENTION_VARIANTS_H
 
-#define FD_DECODE_NARROW_SM90(X, kv, D) X(cluster, kv, D, 8, 4) X(cluster, kv, D, 8, 8) X(cluster, kv, D, 16, 8)
-#define FD_DECODE_NARROW(X, kv, D) \
-  X(mailbox, kv, D, 8, 4) X(mailbox, kv, D, 8, 8) X(mailbox, kv, D, 16, 8) X(chunk, kv, D, 8, 8) X(chunk, kv, D, 16, 8) X(any, kv, D, 8, 8)
-#define FD_DECODE_WIDE_SM90(X, kv, D, W) X(cluster, kv, D, 8, W)
-#define FD_DECODE_WIDE(X, kv, D, W) X(mailbox, kv, D, 8, W) X(chunk, kv, D, 8, W) X(any, kv, D, 8, W)
+#define FD_DECODE_NARROW_SM90(X, kv, D) \
+  X(cluster, kv, D, 8, 4, ) X(cluster, kv, D, 8, 8, ) X(cluster, kv, D, 16, 8, ) X(cluster, kv, D, 8, 8, _opt) X(cluster, kv, D, 16, 8, _opt)
+#define FD_DECODE_NARROW(X, kv, D)                                                                                \
+  X(mailbox, kv, D, 8, 4, ) X(mailbox, kv, D, 8, 8, ) X(mailbox, kv, D, 16, 8, ) X(mailbox, kv, D, 8, 8, _opt)    \
+  X(mailbox, kv, D, 16, 8, _opt) X(chunk, kv, D, 8, 8, ) X(chunk, kv, D, 16, 8, ) X(chunk, kv, D, 8, 8, _opt)     \
+  X(chunk, kv, D, 16, 8, _opt) X(any, kv, D, 8, 8, _opt)
+#define FD_DECODE_WIDE_SM90(X, kv, D, W) X(cluster, kv, D, 8, W, ) X(cluster, kv, D, 8, W, _opt)
+#define FD_DECODE_WIDE(X, kv, D, W) \
+  X(mailbox, kv, D, 8, W, ) X(mailbox, kv, D, 8, W, _opt) X(chunk, kv, D, 8, W, ) X(chunk, kv, D, 8, W, _opt) X(any, kv, D, 8, W, _opt)
 
 #define FD_DECODE_bf16_64_SM90(X) FD_DECODE_NARROW_SM90(X, bf16, 64)
 #define FD_DECODE_bf16_64(X) FD_DECODE_NARROW(X, bf16, 64)

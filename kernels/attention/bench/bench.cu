@@ -3,7 +3,7 @@
 #define KIND_bf16 BF16
 #define KIND_f16 F16
 #define KIND_e4m3 E4M3
-#define ROW(combine, kv, D, N, W) {#combine, KIND_##kv, D, N, W, nullptr, "fd_decode_" #combine "_" #kv "_d" #D "_n" #N "_w" #W},
+#define ROW(combine, kv, D, N, W, opt) {#combine, KIND_##kv, D, N, W, #opt[0] != 0, nullptr, "fd_decode_" #combine "_" #kv "_d" #D "_n" #N "_w" #W #opt},
 #define ROWS(kv, D) add("decode_" #kv "_d" #D ".cubin", {FD_DECODE_##kv##_##D(ROW) FD_DECODE_##kv##_##D##_SM90(ROW)});
 
 const std::vector<Variant>& variants() {
@@ -137,10 +137,9 @@ FdDecodeParams prepare(Machine& m, const Case& c) {
   p.window_left = c.left;
   p.window_right = c.right;
   p.softcap = c.softcap;
+  p.flags = c.causal ? FD_CAUSAL : 0;
   if (c.sinks) p.sinks = (uint64_t)m.sinks;
   if (c.kv == E4M3) p.k_scale = (uint64_t)m.k_scale, p.v_scale = (uint64_t)m.v_scale;
-  if (c.causal) p.flags |= FD_CAUSAL;
-  if (c.ragged_q() || c.q_len[0] != 1 || c.left >= 0 || c.right >= 0) p.flags |= FD_MASKED;
   CK(cudaMemcpy(m.kv_len, c.len.data(), B * 4, cudaMemcpyHostToDevice));
   if (c.ragged_q()) {
     std::vector<int> ip(B + 1, 0);
@@ -281,6 +280,8 @@ bool supports(const Case& c, const Plan& pl) {
   const Variant& v = *pl.v;
   const bool fast = c.page == 0 || (c.page >= 16 && (c.page & (c.page - 1)) == 0);
   if (v.kv != c.kv || v.D < c.d || (v.combine != "any" && !fast) || (v.combine == "any" && c.page == 0)) return false;
+  const bool options = most_rows(c) > c.group || c.ragged_q() || c.left >= 0 || c.right >= 0 || c.softcap > 0 || c.sinks || c.addressing == CSR;
+  if (options && !v.opt) return false;
   if (v.combine == "chunk" || v.combine == "any") return true;
   const int rows = std::min(most_rows(c), v.N), pairs = c.batch() * c.kv_heads << fd_ceil_log2(row_tiles(c, v));
   if (pl.P < 2 || fd_slice_log2(rows, v.D, pl.P) > fd_ceil_log2(32 * v.W)) return false;
@@ -297,8 +298,8 @@ void launch(const Machine& m, const Case& c, const Plan& pl, FdDecodeParams p) {
   p.state_rows = rows;
   p.slice_log2 = fd_slice_log2(std::max(rows, 1), v.D, pl.P);
   p.box_stride = fd_box_bytes(std::max(rows, 1), v.D, pl.P, p.slice_log2);
-  if (pl.early) p.flags |= FD_EARLY_KV, p.fresh_tokens = 1;
-  if (pl.partials) p.flags |= FD_PARTIALS;
+  p.fresh_tokens = 1;
+  p.flags = fd_decode_flags(p.flags | (pl.early ? FD_EARLY_KV : 0) | (pl.partials ? FD_PARTIALS : 0), p.q_len, p.window_left, p.window_right, p.q_indptr, p.table_indptr, p.seq_base, p.items);
   cudaLaunchConfig_t cfg = {};
   cfg.gridDim = dim3(pl.P, c.kv_heads, c.batch() << p.row_tiles_log2);
   cfg.blockDim = dim3(32 * v.W);

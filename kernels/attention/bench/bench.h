@@ -30,6 +30,7 @@ struct Variant {
   std::string combine;
   Kind kv;
   int D, N, W;
+  bool opt;
   void* fn;
   std::string name;
   int row_bytes() const { return D * kind_bytes(kv); }

@@ -32,12 +32,13 @@ static float floor_us(Machine& m, size_t bytes) {
   return best;
 }
 
+static const bool with_options = getenv("FD_OPT") != nullptr;
 static std::vector<Plan> plans(const Machine& m, const Case& c, bool sweep) {
   std::vector<Plan> r;
   const int T = std::max(1, (c.longest() + 15) / 16), pairs = c.batch() * c.kv_heads;
   auto add = [&](const Variant& v, int P, int chunk) { Plan p; p.v = &v; p.P = P; p.chunk = chunk; if (supports(c, p)) r.push_back(p); };
   for (auto& v : variants()) {
-    if (v.kv != c.kv || v.D != 128 || v.N != (c.group > 8 ? 16 : 8)) continue;
+    if (v.kv != c.kv || v.D != 128 || (v.opt && v.combine != "any" && !with_options) || v.N != (c.group > 8 ? 16 : 8)) continue;
     if (v.combine == "cluster" && pairs * 2 <= 120)
       for (int P = 2; P <= 16; P *= 2) if (P * v.W >= T / 8 && P * v.W / 2 <= T && pairs * P <= (P == 16 ? 112 : 120)) add(v, P, 0);
     if (v.combine == "mailbox" && pairs * 2 <= m.sms) {
@@ -58,14 +59,14 @@ static void cell(Machine& m, const Case& c, const char* name, bool sweep) {
   size_t tokens = 0;
   for (int n : c.len) tokens += n;
   const size_t bytes = tokens * c.kv_heads * 2 * c.row_bytes();
-  const float fl = floor_us(m, bytes);
+  const float fl = getenv("FD_NOFLOOR") ? 1.f : floor_us(m, bytes);
   const int n = launches(c.kv_bytes());
   auto all = plans(m, c, sweep);
   float best = 1e9;
   Plan best_plan;
   auto report = [&](const Plan& pl, float us) {
-    printf("{\"cell\":\"%s\",\"kv\":\"%s\",\"heads\":\"%d/%d\",\"B\":%d,\"N\":%d,\"MB\":%.1f,\"floor\":%.2f,\"us\":%.2f,\"over\":%.2f,\"of_floor\":%.3f,\"plan\":\"%s w%d P%d c%d%s%s\"}\n", name, kind_name(c.kv),
-           c.q_heads(), c.kv_heads, c.batch(), c.longest(), bytes / 1048576.0, fl, us, us - fl, fl / us, pl.v->combine.c_str(), pl.v->W, pl.P, pl.chunk, pl.pdl ? " pdl" : "", pl.early ? " early" : "");
+    printf("{\"cell\":\"%s\",\"kv\":\"%s\",\"heads\":\"%d/%d\",\"B\":%d,\"N\":%d,\"MB\":%.1f,\"floor\":%.2f,\"us\":%.2f,\"over\":%.2f,\"of_floor\":%.3f,\"plan\":\"%s w%d%s P%d c%d%s%s\"}\n", name, kind_name(c.kv),
+           c.q_heads(), c.kv_heads, c.batch(), c.longest(), bytes / 1048576.0, fl, us, us - fl, fl / us, pl.v->combine.c_str(), pl.v->W, pl.v->opt ? "opt" : "", pl.P, pl.chunk, pl.pdl ? " pdl" : "", pl.early ? " early" : "");
     fflush(stdout);
   };
   for (auto& pl : all) {
@@ -92,6 +93,11 @@ int main(int argc, char** argv) {
     if (ad == CONTIGUOUS) c.page = 0;
     cell(m, c, ad == TABLE ? "paged" : ad == FLAT ? "flat" : "contiguous", true);
   };
+  if (what == "tune") {
+    for (int n : {512, 1024, 4096, 8192, 32768}) one(16, 2, n, BF16, TABLE);
+    for (int n : {512, 1024, 2048, 4096, 8192, 32768, 131072}) one(32, 8, n, BF16, TABLE);
+    return 0;
+  }
   for (int n = 512; n <= 131072; n *= what == "short" ? 8 : 2) { one(16, 2, n, BF16, TABLE); one(32, 8, n, BF16, TABLE); }
   if (what == "short") return 0;
   for (int n = 512; n <= 131072; n *= 8) { one(32, 8, n, BF16, CONTIGUOUS); one(32, 8, n, BF16, FLAT); one(64, 8, n, BF16, TABLE); one(32, 4, n, BF16, TABLE); }
