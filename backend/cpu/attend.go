@@ -25,7 +25,10 @@ func (b *Backend) Attend(dst, q ops.Buf, cache ops.KV, layer int, a *ops.Attenti
 		return
 	}
 	t.group, t.dst.rows = heads/l.KVHeads, t.q.rows
-	w, err := t.workFor(a.Window)
+	w, err := t.workFor(a.Window, plan.Shape{
+		QHeads: heads, KVHeads: l.KVHeads, HeadDim: l.HeadDim, PageSize: l.PageSize,
+		TokenBytes: 2 * l.Type.RowBytes(l.HeadDim), Causal: true,
+	})
 	if err != nil {
 		b.fail(err)
 		return
@@ -49,14 +52,15 @@ type attendTask struct {
 	limits  plan.Limits
 	planner plan.Planner
 	seqs    []plan.Seq // those that are planned
-	works   []work     // by window
+	works   []work     // by window and shape
 	work    *work
 	scratch []*foldScratch
 }
 
-// work is what all layers with the same window share during a step.
+// work is what all layers with the same window and the same shape share during a step.
 type work struct {
 	window  int
+	shape   plan.Shape
 	step    uint64
 	blocks  []block
 	plan    plan.Plan
@@ -85,12 +89,13 @@ func (t *attendTask) init(b *Backend) {
 	}
 }
 
-// workFor returns the work of layers with that window, planned at the first of them in a step.
-func (t *attendTask) workFor(window int) (*work, error) {
-	i := slices.IndexFunc(t.works, func(w work) bool { return w.window == window })
+// workFor returns the work of layers with that window and shape, planned at the first of them in a step. A step may
+// attend to several caches.
+func (t *attendTask) workFor(window int, shape plan.Shape) (*work, error) {
+	i := slices.IndexFunc(t.works, func(w work) bool { return w.window == window && w.shape == shape })
 	if i < 0 {
 		i = len(t.works)
-		t.works = append(t.works, work{window: window})
+		t.works = append(t.works, work{window: window, shape: shape})
 	}
 	w := &t.works[i]
 	if w.step == t.b.step {
@@ -117,14 +122,10 @@ func (t *attendTask) plan(w *work) error {
 		w.seqOf = append(w.seqOf, int32(s))
 	}
 	slices.SortStableFunc(w.blocks, func(x, y block) int { return int(y.tokens - x.tokens) }) // long ones first
-	shape := plan.Shape{
-		QHeads: t.group * l.KVHeads, KVHeads: l.KVHeads, HeadDim: l.HeadDim, PageSize: l.PageSize,
-		TokenBytes: 2 * l.Type.RowBytes(l.HeadDim), Causal: true,
-	}
 	if batch.Policy.Mode == plan.ModeFixed && len(t.seqs) > 0 && (len(t.seqs) > w.reserved || batch.Policy != w.policy) {
-		t.reserve(w, shape)
+		t.reserve(w)
 	}
-	if err := t.planner.Plan(&w.plan, shape, t.seqs, t.limits, batch.Policy); err != nil {
+	if err := t.planner.Plan(&w.plan, w.shape, t.seqs, t.limits, batch.Policy); err != nil {
 		return fmt.Errorf("cpu: %w", err)
 	}
 	t.growFor(w)
@@ -158,7 +159,7 @@ func (t *attendTask) growFor(w *work) {
 
 // reserve plans sequences that fill the cache, so that the arrays have their final size: pieces of fixed length get
 // more and more as sequences grow, and no step is to allocate for that. Other policies make few pieces.
-func (t *attendTask) reserve(w *work, shape plan.Shape) {
+func (t *attendTask) reserve(w *work) {
 	w.reserved, w.policy = len(t.seqs), t.b.batch.Policy
 	each := t.kv.layout.Pages * t.kv.layout.PageSize / len(t.seqs)
 	full := make([]plan.Seq, len(t.seqs))
@@ -166,7 +167,7 @@ func (t *attendTask) reserve(w *work, shape plan.Shape) {
 		n := int32(min(max(each, int(s.KVLen)), 1<<30))
 		full[i] = plan.Seq{QLen: s.QLen, KVLen: n, First: int32(first(int(n-s.QLen), w.window))}
 	}
-	if t.planner.Plan(&w.plan, shape, full, t.limits, w.policy) == nil { // else too many pieces: let it grow
+	if t.planner.Plan(&w.plan, w.shape, full, t.limits, w.policy) == nil { // else too many pieces: let it grow
 		t.growFor(w)
 	}
 }
