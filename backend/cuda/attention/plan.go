@@ -31,6 +31,7 @@ type Plan struct {
 	dirty     bool // a launch failed: the mailbox may hold anything
 
 	params abi.DecodeParams // the argument block of all decode kernels
+	asked  int32            // flags of the step
 	step   Step
 	begun  bool
 	choice choice

@@ -181,9 +181,9 @@ func (p *Plan) stepParams() {
 	case Contiguous:
 		d.Table, d.TableIndptr = 0, 0
 	}
-	d.Flags, d.FreshTokens = 0, int32(st.Fresh)
+	p.asked, d.FreshTokens = 0, int32(st.Fresh)
 	if p.cfg.Chained {
-		d.Flags |= abi.FlagEarlyKV
+		p.asked |= abi.FlagEarlyKV
 		if st.Fresh == 0 {
 			d.FreshTokens = int32(st.QLen)
 		}
@@ -199,7 +199,7 @@ func (p *Plan) stepParams() {
 	case plan.CombineNone:
 		d.ChunkTiles = int32(p.cfg.tiles()) // also right for lengths beyond those of this step
 	case plan.CombineSecond:
-		d.Flags |= abi.FlagPartials
+		p.asked |= abi.FlagPartials
 		fallthrough
 	default:
 		d.ChunkTiles = int32(l.Chunk / abi.TileTokens)
@@ -267,17 +267,15 @@ func (p *Plan) layerParams(layer *Layer) error {
 		scale = 1 / math.Sqrt(float64(c.HeadDim))
 	}
 	d.ScaleLog2, d.Softcap = float32(scale*math.Log2E), layer.Softcap
-	d.Flags &= abi.FlagEarlyKV | abi.FlagPartials
-	if !layer.NotCausal {
-		d.Flags |= abi.FlagCausal
-	}
 	d.WindowLeft, d.WindowRight = -1, -1
 	if w := layer.Window; w != nil {
 		d.WindowLeft, d.WindowRight = window(w.Left), window(w.Right)
 	}
-	if p.step.QLen > 1 || layer.Window != nil {
-		d.Flags |= abi.FlagMasked
+	asked := p.asked
+	if !layer.NotCausal {
+		asked |= abi.FlagCausal
 	}
+	d.SetFlags(asked)
 	return nil
 }
 
@@ -300,8 +298,11 @@ func (p *Plan) strides(layer *Layer) {
 		if seq == 0 {
 			seq = int64(token) * int64(c.KVLen)
 		}
-	} else if page == 0 {
-		page = int64(row) * int64(c.PageSize) * int64(c.KVHeads)
+	} else {
+		seq = 0
+		if page == 0 {
+			page = int64(row) * int64(c.PageSize) * int64(c.KVHeads)
+		}
 	}
 	d.HeadStride, d.TokenStride = uint32(head), uint32(token)
 	d.PageStride, d.SeqStride = uint64(page), uint64(seq)
@@ -347,3 +348,6 @@ func (p *Plan) checkLayer(y *Layer) error {
 	}
 	return nil
 }
+
+// Args returns the argument block of the last Run: what a reference has to compute.
+func (p *Plan) Args() abi.DecodeParams { return p.params }

@@ -56,3 +56,18 @@ func DecodeShared(rowBytes, dim, n, warps, stages int) int {
 
 // Reciprocal is fd_reciprocal: kernels divide by x with a multiplication.
 func Reciprocal(x int) uint32 { return uint32((1<<31 + int64(x) - 1) / int64(x)) }
+
+// SetFlags is fd_decode_flags: what is asked for, and what follows from the other fields.
+func (p *DecodeParams) SetFlags(asked int32) {
+	p.Flags = asked
+	set := func(flag int32, ok bool) {
+		if ok {
+			p.Flags |= flag
+		}
+	}
+	set(FlagMasked, p.QLen > 1 || p.QIndptr != 0 || p.WindowLeft >= 0 || p.WindowRight >= 0)
+	set(FlagRaggedQ, p.QIndptr != 0)
+	set(FlagCSR, p.TableIndptr != 0)
+	set(FlagFlat, p.SeqBase != 0)
+	set(FlagItems, p.Items != 0)
+}

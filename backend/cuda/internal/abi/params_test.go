@@ -33,9 +33,12 @@ var mirrors = []struct {
 	{"FdMergeItem", reflect.TypeFor[Merge]()},
 	{"FdMergePairsParams", reflect.TypeFor[MergePairsParams]()},
 	{"FdCheckParams", reflect.TypeFor[CheckParams]()},
+	{"FdFillParams", reflect.TypeFor[FillParams]()},
+	{"FdReadParams", reflect.TypeFor[ReadParams]()},
+	{"FdReferenceParams", reflect.TypeFor[ReferenceParams]()},
 }
 
-const headers = "#include \"attention/params.h\"\n#include \"attention/params_check.h\"\n"
+const headers = "#include \"attention/params.h\"\n#include \"attention/params_check.h\"\n#include \"bench/params_bench.h\"\n"
 
 // runC compiles a C++ main over the kernels' headers and returns what it prints.
 func runC(t *testing.T, includes, body string) string {
@@ -102,7 +105,13 @@ func TestArithmetic(t *testing.T) {
 	for x := 1; x <= 128; x++ {
 		fmt.Fprintln(&want, Reciprocal(x))
 	}
-	fmt.Fprintf(&want, "%d %d %d %d %d %d\n", TileTokens, FlagCausal, FlagEarlyKV, FlagPartials, FlagMasked, FaultPage)
+	fmt.Fprintf(&want, "%d %d %d %d %d\n", TileTokens, FlagCausal, FlagEarlyKV, FlagPartials, FaultPage)
+	for bits := range 64 {
+		p := DecodeParams{QLen: 1 + int32(bits&1), WindowLeft: int32(bits>>1&1) - 1, WindowRight: -1, QIndptr: uint64(bits >> 2 & 1),
+			TableIndptr: uint64(bits >> 3 & 1), SeqBase: uint64(bits >> 4 & 1), Items: uint64(bits >> 5 & 1)}
+		p.SetFlags(FlagCausal)
+		fmt.Fprintln(&want, p.Flags)
+	}
 	diff(t, runC(t, headers, `
 for (int dim : {64, 128, 256}) {
   for (int rows = 1; rows <= 16; rows++)
@@ -117,7 +126,9 @@ for (int dim : {64, 128, 256}) {
     }
 }
 for (int x = 1; x <= 128; x++) printf("%u\n", fd_reciprocal(x));
-printf("%d %d %d %d %d %d\n", FD_TILE_TOKENS, FD_CAUSAL, FD_EARLY_KV, FD_PARTIALS, FD_MASKED, FD_FAULT_PAGE);`), want.String())
+printf("%d %d %d %d %d\n", FD_TILE_TOKENS, FD_CAUSAL, FD_EARLY_KV, FD_PARTIALS, FD_FAULT_PAGE);
+for (int b = 0; b < 64; b++)
+  printf("%d\n", fd_decode_flags(FD_CAUSAL, 1 + (b & 1), (b >> 1 & 1) - 1, -1, b >> 2 & 1, b >> 3 & 1, b >> 4 & 1, b >> 5 & 1));`), want.String())
 }
 
 // diff reports the first line that differs.

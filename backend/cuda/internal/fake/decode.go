@@ -100,6 +100,11 @@ func (l *launch) check() {
 	case p.Items == 0 && l.combine != "chunk" && l.combine != "any" && p.Flags&abi.FlagPartials != 0:
 		refuse("%s: partials of a %s", c.Name, l.combine)
 	}
+	flags := *p
+	flags.SetFlags(p.Flags & (abi.FlagCausal | abi.FlagEarlyKV | abi.FlagPartials))
+	if flags.Flags != p.Flags || (p.Table|p.SeqBase) != 0 && p.SeqStride != 0 {
+		refuse("%s: flags %#x, want %#x; stride between sequences %d", c.Name, p.Flags, flags.Flags, p.SeqStride)
+	}
 	l.checkCombine()
 }
 
