@@ -138,6 +138,7 @@ var results = map[driver.Result]struct {
 	driver.InvalidPC:           {ErrContextLost, restart + debugging},
 	driver.LaunchFailed:        {ErrContextLost, restart + debugging},
 	driver.TensorMemoryLeak:    {ErrContextLost, restart + debugging},
+	driver.MPSClientTerminated: {ErrContextLost, restart + "; another client of the MPS server broke it"},
 	driver.ExternalDevice:      {ErrContextLost, restart + checkGPU},
 
 	driver.LaunchOutOfResources:       {ErrTooLarge, smaller},

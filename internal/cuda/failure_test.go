@@ -75,6 +75,7 @@ func TestLost(t *testing.T) {
 		driver.ECCUncorrectable, driver.NVLinkUncorrectable, driver.Contained, driver.IllegalAddress, driver.LaunchTimeout,
 		driver.ContextIsDestroyed, driver.Assert, driver.HardwareStackError, driver.IllegalInstruction,
 		driver.MisalignedAddress, driver.InvalidAddressSpace, driver.InvalidPC, driver.LaunchFailed, driver.TensorMemoryLeak,
+		driver.MPSClientTerminated, driver.ExternalDevice,
 	} {
 		t.Run(r.String(), func(t *testing.T) {
 			w := open(t, cudatest.Options{})

@@ -76,7 +76,7 @@ func TestCaptureFails(t *testing.T) {
 		{"LoadModule", func() error { return second3(w.ctx.LoadModule(cudatest.Image())) }, cuda.ErrCapture},
 		{"Capture", func() error { return second3(w.s.Capture(func() error { return nil })) }, cuda.ErrCapture},
 		{"swallowed", func() error { w.ctx.Alloc(8); return nil }, cuda.ErrCapture},
-		{"not joined", func() error { return fork(w, b.Ptr(), false) }, cuda.ErrCapture},
+		{"not joined", fork(w, b.Ptr(), false), cuda.ErrCapture},
 	} {
 		g, err := w.s.Capture(c.f)
 		if g != nil {
@@ -97,22 +97,24 @@ func TestCaptureFails(t *testing.T) {
 	w.check(w.s.Synchronize())
 }
 
-// fork runs a fill on a second stream inside a capture of w.s, and joins it or not.
-func fork(w *world, p cuda.Ptr, join bool) error {
+// fork returns what runs a fill on a second stream inside a capture of w.s, and joins it or not.
+func fork(w *world, p cuda.Ptr, join bool) func() error {
 	s2 := must(w.ctx.NewStream(cuda.NormalPriority))(w.t)
 	e := must(w.ctx.NewEvent(false))(w.t)
 	w.t.Cleanup(func() { w.close(s2, e) })
-	err := errors.Join(w.s.Fill(p, 1, 1), w.s.Record(e), s2.Wait(e), s2.Fill(p, 2, 1), s2.Record(e))
-	if join {
-		err = errors.Join(err, w.s.Wait(e))
+	return func() error {
+		err := errors.Join(w.s.Fill(p, 1, 1), w.s.Record(e), s2.Wait(e), s2.Fill(p, 2, 1), s2.Record(e))
+		if join {
+			err = errors.Join(err, w.s.Wait(e))
+		}
+		return errors.Join(err, w.s.Fill(p+1, 3, 1))
 	}
-	return errors.Join(err, w.s.Fill(p+1, 3, 1))
 }
 
 func TestCaptureFork(t *testing.T) {
 	w := open(t, cudatest.Options{})
 	b := w.alloc(8)
-	g, err := w.s.Capture(func() error { return fork(w, b.Ptr(), true) })
+	g, err := w.s.Capture(fork(w, b.Ptr(), true))
 	w.check(err)
 	x := must(g.Instantiate())(t)
 	w.check(x.Launch(w.s))

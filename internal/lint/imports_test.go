@@ -28,7 +28,7 @@ var allowed = map[string][]string{
 	"backend/ref":           {"ops", "plan", "attn", "weights/quant", "internal/*"},
 	"backend/cpu":           {"ops", "plan", "attn", "weights/quant", "internal/*", "kvcache/flat"},
 	"backend/cuda":          {"ops", "plan", "attn", "weights/quant", "internal/*", "kernels", "backend/cuda/*"},
-	"backend/cuda/*":        {"plan", "attn", "weights/quant", "internal/*", "kernels", "kvcache", "backend/cuda/internal/*"},
+	"backend/cuda/*":        {"plan", "attn", "weights/quant", "internal/*", "kernels", "kvcache", "backend/cuda/*"},
 	"backend/backendtest":   {"backend/ref", "ops", "plan", "attn", "weights/quant", "internal/testkit"},
 	"kernels":               {},
 	"kernels/internal/*":    {"kernels", "kernels/internal/*"}, // the build's programs

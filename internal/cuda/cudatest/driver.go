@@ -199,11 +199,17 @@ func (d *Driver) on(name string, f func(c *context) Result) Result {
 	})
 }
 
-// fatal reports whether a result takes the context with it.
+// fatal reports whether a result takes the context with it: cuda.h says of these that only a new process helps, and
+// of an uncorrectable error in memory or on a link nothing else is left.
 func fatal(r Result) bool {
-	return r == driver.ECCUncorrectable || r == driver.NVLinkUncorrectable || r == driver.Contained ||
-		r >= driver.IllegalAddress && r <= driver.TensorMemoryLeak && r != driver.LaunchOutOfResources &&
-			r != driver.CooperativeLaunchTooLarge && (r < 703 || r >= driver.ContextIsDestroyed) && (r < 711 || r > 713)
+	switch r {
+	case driver.ECCUncorrectable, driver.NVLinkUncorrectable, driver.Contained, driver.IllegalAddress, driver.LaunchTimeout,
+		driver.ContextIsDestroyed, driver.Assert, driver.HardwareStackError, driver.IllegalInstruction, driver.MisalignedAddress,
+		driver.InvalidAddressSpace, driver.InvalidPC, driver.LaunchFailed, driver.TensorMemoryLeak, driver.MPSClientTerminated,
+		driver.ExternalDevice:
+		return true
+	}
+	return false
 }
 
 // lose makes every later call on c answer r. What is queued never runs.

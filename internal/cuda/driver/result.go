@@ -9,7 +9,7 @@ import (
 var ErrPlatform = errors.New("driver: libcuda is supported on linux/amd64 and linux/arm64 only")
 
 // ErrLibrary is Load's answer where the library can't be opened; the error that wraps it has dlopen's words.
-var ErrLibrary = errors.New("driver: libcuda.so.1 can't be loaded")
+var ErrLibrary = errors.New("driver: can't load the library")
 
 // Result is CUresult: what a call returns.
 type Result int32
@@ -69,6 +69,7 @@ const (
 	SystemNotReady             Result = 802
 	SystemDriverMismatch       Result = 803
 	CompatNotSupportedOnDevice Result = 804
+	MPSClientTerminated        Result = 810
 	StreamCaptureUnsupported   Result = 900
 	StreamCaptureInvalidated   Result = 901
 	StreamCaptureMerge         Result = 902
