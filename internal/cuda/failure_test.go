@@ -45,7 +45,7 @@ func TestOpenFailures(t *testing.T) {
 
 // TestMissingOptional: a driver before CUDA 12.4 can't tell the sizes of parameters; launches work unchecked.
 func TestMissingOptional(t *testing.T) {
-	w := open(t, cudatest.Options{Version: 12020, Missing: []string{"cuFuncGetParamInfo"}})
+	w := open(t, cudatest.Options{Version: 12020, Missing: []string{"cuFuncGetParamInfo", "cuFuncLoad"}})
 	f := w.kernel("fd_axpy", axpyKernel())
 	must(f.NewLaunch())(t)
 	wantErr(t, "Require", w.drv.Require(13000, "the kernels are built for CUDA 13.0"), cuda.ErrDriverTooOld,
@@ -281,7 +281,7 @@ func TestEveryCallFails(t *testing.T) {
 		"cuCtxSetCurrent", "cuCtxGetStreamPriorityRange", "cuStreamCreateWithPriority", "cuStreamDestroy", "cuStreamSynchronize",
 		"cuStreamQuery", "cuStreamWaitEvent", "cuStreamBeginCapture", "cuStreamEndCapture", "cuEventCreate", "cuEventDestroy",
 		"cuEventRecord", "cuEventSynchronize", "cuEventQuery", "cuEventElapsedTime", "cuModuleLoadDataEx", "cuModuleUnload",
-		"cuModuleGetFunction", "cuModuleGetGlobal", "cuFuncGetAttribute", "cuFuncSetAttribute", "cuFuncGetParamInfo",
+		"cuModuleGetFunction", "cuModuleGetGlobal", "cuFuncGetAttribute", "cuFuncSetAttribute", "cuFuncGetParamInfo", "cuFuncLoad",
 		"cuOccupancyMaxActiveBlocksPerMultiprocessor", "cuOccupancyMaxActiveClusters", "cuOccupancyMaxPotentialClusterSize",
 		"cuLaunchKernelEx", "cuGraphInstantiateWithFlags", "cuGraphUpload", "cuGraphLaunch", "cuGraphExecDestroy", "cuGraphDestroy",
 		"cuGraphGetNodes", "cuMemAlloc", "cuMemFree", "cuMemGetInfo", "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemcpyDtoDAsync",

@@ -82,9 +82,10 @@ func (c *Context) AllocHost(bytes int64) (*HostBuffer, error) {
 	return h, nil
 }
 
-// Bytes returns the memory, nil after Close. A slice of it must not be used after Close: it isn't Go's memory.
+// Bytes returns the memory, nil after Close of the buffer or the context. A slice of it must not be used after that:
+// it isn't Go's memory.
 func (h *HostBuffer) Bytes() []byte {
-	if h.raw.Load() == 0 {
+	if h.raw.Load() == 0 || h.ctx.closed.Load() {
 		return nil
 	}
 	return h.mem

@@ -77,7 +77,7 @@ type FunctionInfo struct {
 	PTXVersion    int
 }
 
-// Function returns the kernel of this name.
+// Function returns the kernel of this name, loaded.
 func (m *Module) Function(name string) (*Function, error) {
 	raw, err := m.get()
 	if err != nil {
@@ -91,6 +91,11 @@ func (m *Module) Function(name string) (*Function, error) {
 	f := &Function{Name: name, mod: m}
 	if r := c.api.ModuleGetFunction(&f.raw, driver.Module(raw), name); r != driver.Success {
 		return nil, c.fail("cuModuleGetFunction", name, r)
+	}
+	// The driver loads code lazily, by default at the first launch. That may wait for running kernels, which
+	// never end if they wait for this one, and may fall into a capture: it has to happen here.
+	if r := c.api.FuncLoad(f.raw); r != driver.Success && r != driver.CallRequiresNewerDriver {
+		return nil, c.fail("cuFuncLoad", name, r)
 	}
 	for _, a := range []struct {
 		attr driver.FuncAttr

@@ -12,7 +12,7 @@ type (
 	Version = driver.Version // 13000 is CUDA 13.0
 )
 
-// MinVersion is the oldest driver this package works with: the first whose programmatic launches can be captured.
+// MinVersion is the oldest driver this package is meant for: all of the CUDA 12 family know Hopper's launch attributes.
 const MinVersion Version = 12000
 
 // Driver is the driver library. It is safe for concurrent use.

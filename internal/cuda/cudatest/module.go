@@ -2,7 +2,6 @@ package cudatest
 
 import (
 	"bytes"
-	"fmt"
 	"strings"
 
 	"github.com/flashdecode/flashdecode/internal/cuda/driver"
@@ -212,4 +211,9 @@ func (d *Driver) FuncGetParamInfo(id driver.Function, index uint64, offset, size
 	})
 }
 
-func (f *function) String() string { return fmt.Sprintf("kernel %s", f.name) }
+func (d *Driver) FuncLoad(id driver.Function) Result {
+	if !d.Has("cuFuncLoad") {
+		return driver.CallRequiresNewerDriver
+	}
+	return d.onFunction("cuFuncLoad", id, func(*function) Result { return driver.Success })
+}

@@ -49,6 +49,7 @@ type API interface {
 	FuncGetAttribute(v *int32, a FuncAttr, f Function) Result
 	FuncSetAttribute(f Function, a FuncAttr, v int32) Result
 	FuncGetParamInfo(f Function, index uint64, offset, size *uint64) Result // optional
+	FuncLoad(f Function) Result                                             // optional
 	OccupancyMaxActiveBlocksPerMultiprocessor(n *int32, f Function, blockSize int32, shared uint64) Result
 	OccupancyMaxActiveClusters(n *int32, f Function, l *Launch) Result
 	OccupancyMaxPotentialClusterSize(n *int32, f Function, l *Launch) Result

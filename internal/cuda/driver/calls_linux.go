@@ -124,6 +124,10 @@ func (l *library) FuncGetParamInfo(f Function, index uint64, offset, size *uint6
 		uintptr(unsafe.Pointer(size)))
 }
 
+func (l *library) FuncLoad(f Function) Result {
+	return l.call1(symFuncLoad, uintptr(f))
+}
+
 func (l *library) OccupancyMaxActiveBlocksPerMultiprocessor(n *int32, f Function, blockSize int32, shared uint64) Result {
 	return l.call4(symOccupancyMaxActiveBlocks, uintptr(unsafe.Pointer(n)), uintptr(f), uintptr(uint32(blockSize)),
 		uintptr(shared))

@@ -43,6 +43,7 @@ const (
 	symFuncGetAttribute
 	symFuncSetAttribute
 	symFuncGetParamInfo
+	symFuncLoad
 	symOccupancyMaxActiveBlocks
 	symOccupancyMaxActiveClusters
 	symOccupancyMaxPotentialClusterSize
@@ -111,6 +112,7 @@ var symbols = [numSymbols]Symbol{
 	symFuncGetAttribute:                 {Name: "cuFuncGetAttribute", Since: 2020},
 	symFuncSetAttribute:                 {Name: "cuFuncSetAttribute", Since: 9000},
 	symFuncGetParamInfo:                 {Name: "cuFuncGetParamInfo", Since: 12040, Optional: true},
+	symFuncLoad:                         {Name: "cuFuncLoad", Since: 12040, Optional: true},
 	symOccupancyMaxActiveBlocks:         {Name: "cuOccupancyMaxActiveBlocksPerMultiprocessor", Since: 6050},
 	symOccupancyMaxActiveClusters:       {Name: "cuOccupancyMaxActiveClusters", Since: 11070},
 	symOccupancyMaxPotentialClusterSize: {Name: "cuOccupancyMaxPotentialClusterSize", Since: 11070},

@@ -142,6 +142,7 @@ CUresult cuFuncGetParamInfo(CUfunction f, size_t i, size_t *off, size_t *size) {
   NOTE(U(f), i);
   return (CUresult)(i == 0 ? 0 : 1);
 }
+CUresult cuFuncLoad(CUfunction f) { return NOTE(U(f)); }
 #endif
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, CUfunction f, int b, size_t s) { *n = 3; return NOTE(U(f), I(b), s); }
 
