@@ -4,17 +4,20 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/ardanlabs/jinja"
 )
 
-// Limits on what a template may cost. Published ones have at most 30 KB and render in a millisecond.
+// Limits on what a template may cost. Published ones have at most 50 KB and render in milliseconds.
 const (
 	maxTemplateBytes = 256 << 10
-	maxStringBytes   = 64 << 20 // of the output and of each variable
+	maxStringBytes   = 16 << 20  // of the output and of each value
+	maxMadeBytes     = 256 << 20 // of all values of a rendering, those that are garbage included
+	madePerByte      = 256       // and as much more for each byte of the messages, which templates put together
+	maxSteps         = 20_000_000
+	maxNesting       = 150  // of tags, brackets, calls and values in each other
+	maxChain         = 1000 // operators in a row
 	maxRange         = 100_000
-	maxLoops         = 1_000_000 // passes through loop bodies
-	maxCalls         = 20_000    // of macros; bounds the depth of their recursion, too
+	maxIndent        = 1000 // bytes of an indent, a width or a set of characters
+	maxSpec          = 8    // characters of a format such as %-20.3f
 	timeout          = 5 * time.Second
 )
 
@@ -42,26 +45,21 @@ type Options struct {
 }
 
 // Template is a parsed template, safe for concurrent use.
-type Template struct{ t *jinja.Template }
+type Template struct{ body []node }
 
 // Parse reads a template. The name "chatml" stands for ChatML.
-func Parse(text string) (_ *Template, err error) {
+func Parse(text string) (*Template, error) {
 	if text == "chatml" {
 		text = ChatML
 	}
 	if len(text) > maxTemplateBytes {
 		return nil, fmt.Errorf("%w: %d bytes of source, at most %d", ErrLimit, len(text), maxTemplateBytes)
 	}
-	text, err = rewrite(text)
+	body, err := parse(text)
 	if err != nil {
 		return nil, err
 	}
-	defer recoverInto(&err)
-	t, err := jinja.Compile(text)
-	if err != nil {
-		return nil, fmt.Errorf("chat: %w", err)
-	}
-	return &Template{t}, nil
+	return &Template{body}, nil
 }
 
 // Render parses and renders a template.
@@ -75,47 +73,35 @@ func Render(template string, messages []Message, opts Options) (string, error) {
 
 // Render writes a conversation. An error wraps *RaisedError if the template rejects the conversation, and ErrLimit if it
 // costs too much: a template is a program out of a file.
-func (t *Template) Render(messages []Message, opts Options) (text string, err error) {
-	defer recoverInto(&err)
-	vars := make(map[string]jinja.Value, len(opts.Vars)+10)
+func (t *Template) Render(messages []Message, opts Options) (string, error) {
+	vars := &scope{names: globals()}
 	for k, v := range opts.Vars {
-		vars[k] = jinja.FromGoValue(v)
+		vars.set(k, fromGo(v))
 	}
-	list := make([]jinja.Value, len(messages))
+	r := &run{now: opts.Now, deadline: time.Now().Add(timeout), most: maxMadeBytes}
+	if r.now.IsZero() {
+		r.now = time.Now()
+	}
+	all := &list{items: make([]value, len(messages))}
 	for i, m := range messages {
-		list[i] = jinja.NewDict()
-		list[i].AsDict().Set("role", jinja.NewString(m.Role))
-		list[i].AsDict().Set("content", jinja.NewString(m.Content))
+		d := newDict()
+		d.set("role", m.Role)
+		d.set("content", m.Content)
+		all.items[i] = d
+		r.most += madePerByte * len(m.Content)
 	}
-	now := opts.Now
-	if now.IsZero() {
-		now = time.Now()
-	}
-	run := run{now: now, deadline: time.Now().Add(timeout)}
-	run.define(vars)
-	vars["messages"] = jinja.NewList(list)
-	vars["add_generation_prompt"] = jinja.NewBool(opts.AddGenerationPrompt)
-	vars["bos_token"], vars["eos_token"] = jinja.NewString(opts.BOS), jinja.NewString(opts.EOS)
+	vars.set("messages", all)
+	vars.set("add_generation_prompt", opts.AddGenerationPrompt)
+	vars.set("bos_token", opts.BOS)
+	vars.set("eos_token", opts.EOS)
 	for _, absent := range []string{"tools", "documents"} { // apply_chat_template defines them
-		if _, ok := vars[absent]; !ok {
-			vars[absent] = jinja.None()
+		if isUndefined(vars.get(absent)) {
+			vars.set(absent, nil)
 		}
 	}
-	text, err = t.t.RenderValues(vars)
-	switch {
-	case run.err != nil: // the library's error has lost its type
-		return "", run.err
-	case err != nil:
-		return "", fmt.Errorf("chat: %w", err)
-	case len(text) > maxStringBytes:
-		return "", fmt.Errorf("%w: text of %d bytes", ErrLimit, len(text))
+	var out output
+	if err := r.body(t.body, vars.inner(), &out); err != nil {
+		return "", err
 	}
-	return text, nil
-}
-
-// recoverInto makes an error of a panic in the library, which does not expect every hostile template.
-func recoverInto(err *error) {
-	if r := recover(); r != nil {
-		*err = fmt.Errorf("chat: template fails: %v", r)
-	}
+	return out.String(), nil
 }

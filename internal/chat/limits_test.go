@@ -49,30 +49,6 @@ func TestWhitespace(t *testing.T) {
 	}
 }
 
-// TestHostile has templates that would not end, overflow the stack or exhaust memory. A failure is a crash or a hang.
-func TestHostile(t *testing.T) {
-	for name, template := range map[string]string{
-		"loops":    strings.Repeat("{% for i in range(99999) %}", 6) + strings.Repeat("{% endfor %}", 6),
-		"range":    "{% for i in range(1000000000) %}x{% endfor %}",
-		"macro":    "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
-		"alias":    "{% macro f(g) %}{{ g(g) }}{% endmacro %}{{ f(f) }}",
-		"caller":   "{% macro f() %}{{ caller(caller) }}{% endmacro %}{% call(x) f() %}{{ x(x) }}{% endcall %}",
-		"doubling": "{% set ns = namespace(x='xx') %}{% for i in range(99) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
-		"block":    "{% set x = 'xx' %}" + strings.Repeat("{% set x %}{{ x }}{{ x }}{{ x }}{{ x }}{% endset %}", 40),
-		"list":     "{% set ns = namespace(x=[1]) %}{% for i in range(99) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
-		"output":   "{% set x = 'x' * 1000000 %}{% for i in range(99) %}{{ x }}{% endfor %}",
-		"size":     strings.Repeat("x", maxTemplateBytes+1),
-	} {
-		t.Run(name, func(t *testing.T) {
-			start := time.Now()
-			got, err := Render(template, hi, Options{})
-			if !errors.Is(err, ErrLimit) {
-				t.Errorf("%d bytes, error %v after %v, want ErrLimit", len(got), err, time.Since(start))
-			}
-		})
-	}
-}
-
 func TestErrors(t *testing.T) {
 	for template, want := range map[string]string{
 		"{{ raise_exception('no ' ~ messages[0].role) }}": "rejects the conversation: no user",
@@ -80,12 +56,31 @@ func TestErrors(t *testing.T) {
 		"{{ x":                                            `no "}}"`,
 		"{% if true %}x":                                  "chat: ",
 		"{% raw %}x":                                      "no endraw",
-		"{{ nothing() }}":                                 "chat: ",
+		"{{ nothing() }}":                                 `calls "nothing", which is undefined`,
 		"{{ 'x' * -1 }}{{ range('a') }}":                  "chat: ",
 		"{{ range(1, 2, 0) }}":                            "step of 0",
-		"{% set x, y = (1, 2) %}":                         "several variables",
+		"{% set x, y = (1, 2, 3) %}":                      "takes 3 items apart as 2",
+		"{% set x.y = 1 %}":                               "no namespace",
+		"{{ [1].append(2) }}":                             `"append", which is undefined`,
+		"{{ messages[0].content.x.y }}":                   `"x", which is undefined`,
+		"{{ 1 + 'a' }}":                                   "int + str",
+		"{{ 1 / 0 }}":                                     "by zero",
+		"{{ 9223372036854775807 + 1 }}":                   "too large",
+		"{{ 99999999999999999999 }}":                      "too large",
+		"{{ x | frob }}":                                  `filter "frob"`,
+		"{{ x is frob }}":                                 `test "frob"`,
+		"{% frob %}":                                      `tag "frob"`,
+		"{% endfor %}":                                    "without its beginning",
+		"{% for x in y %}{% endif %}":                     "endfor",
+		"{% break %}":                                     "outside of a loop",
+		"{% for x in 1 %}{% endfor %}":                    "goes through int",
+		"{{ 1 2 }}":                                       "where the tag should end",
+		"{{ [1, }}":                                       "chat: ",
+		"{{ 'a }}":                                        `no "}}"`,
+		"{{ 'a' < 1 }}":                                   "orders str and int",
+		"{{ f(a=1, 2) }}":                                 "without a name",
+		"{% macro f(a) %}{% endmacro %}{{ f(1, 2) }}":     "takes 1",
 		"{{ strftime_now(1) }}":                           "one format",
-		"{% set _fd_loop = 1 %}":                          "reserved",
 	} {
 		_, err := Render(template, hi, Options{})
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -122,9 +117,6 @@ func FuzzRender(f *testing.F) {
 	f.Add("{% macro f(x) %}{{ x|tojson }}{% endmacro %}{{ f({'a': [1]}) }}{% raw %}{{{% endraw %}", "b")
 	f.Add("{% set a = 1 %}{% set x %}y{% endset %}{# c #}{{ 'a'[::-1] ~ x }}", "")
 	f.Fuzz(func(t *testing.T, template, content string) {
-		if strings.ContainsAny(template, "*") { // repeats a string as often as a literal says: bounded by nothing
-			return
-		}
 		text, err := Render(template, []Message{{"user", content}}, Options{BOS: "<s>", Now: now})
 		if err != nil && text != "" {
 			t.Fatalf("%q with error %v", text, err)
