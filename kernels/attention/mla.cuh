@@ -1,14 +1,15 @@
 // mla: latent attention (MLA), 576 elements a token, of which the first 512 are also its value; one KV head, any number of query
 // heads. Exact, split over tokens, combined in the same launch in order of split. Reference: attn.Reference, attn.Merge.
 //   q [token][q head][576]   out [token][q head][512]   rows are packed: row r is token r / heads, head r % heads
-//   states [slot][512], slot = ((z*gridDim.y + y)*gridDim.x + x)*64 + row of the tile
+//   states of split x at ((z*gridDim.y + y)*gridDim.x + x): see mla_finish.cuh
 // grid (splits, tiles of 64 rows, batch); block 384: warpgroups 0 and 1 compute, 2 copies.
 // shared memory: Q and two tiles of 64 tokens, each as 9 panels [64][64 elements]; see wgmma.cuh.
 //
 // O is 64 x 512 float32: each computing warpgroup holds 256 columns. They take turns with the tiles: the owner of a tile computes
-// S = Q K^T and the softmax, and leaves P where the tile's last panel was, which only S needs. So one's softmax runs beside the
-// other's matrix products, and the owner's beside its own share of the tile before:
-//   own tile i:  issue S_i | wait for P_{i-1}, issue O += P_{i-1} V_{i-1} | softmax_i, publish P_i | O += P_i V_i
+// S = Q K^T and the softmax, and leaves P where the tile's last panel was, which only S needs.
+// Two buffers are all that fits, so the order is the one that gives a buffer back soonest: the next tile is copied behind S and the
+// softmax. With S_i issued before O += P_{i-1} V_{i-1} the tensor cores had work during a softmax but a tile took 3.1 us, as
+// copies stood still meanwhile. See docs/design/0009.
 // Bound: tensor cores at 128 heads (278 kFLOP for 1152 bytes of a token), memory at 16.
 #pragma once
 #include "normalise.cuh"
@@ -31,6 +32,7 @@ struct Work {
   int heads, q_start, q_len, kv_len;
   int row0, rows;              // packed rows of this CTA
   int first, tiles, end;       // tokens: first of tiles, and of no more than end
+  int common;                  // tokens before it are attended by all rows
   int splits;                  // CTAs of this tile of rows
   SeqRows kv;
   DEV int position(int r) const { return kv_len - q_len + (row0 + r) / heads; }
@@ -54,6 +56,7 @@ DEV bool find(const FdDecodeParams& p, Work& w) {
   w.rows = min(kM, w.q_len * w.heads - w.row0);
   if (w.rows <= 0) return false;
   w.end = p.flags & FD_CAUSAL ? max(0, min(w.kv_len, w.position(w.rows - 1) + 1)) : w.kv_len;
+  w.common = p.flags & FD_CAUSAL ? min(w.end, w.position(0) + 1) : w.end;
   const int tiles = (w.end + kN - 1) / kN;
   if (p.chunk_tiles) {  // chunks from token 0: a result does not depend on the batch
     w.splits = max(1, (tiles + p.chunk_tiles - 1) / p.chunk_tiles);
@@ -129,11 +132,20 @@ DEV void await(const uint64_t* bar, uint32_t parity) {
   fence_async();
 }
 
-// Starts S = Q K^T over panels first ... last-1.
-template <class T> DEV void start_scores(float (&s)[32], uint32_t q, uint32_t k, int first, int last) {
+// Starts S = Q K^T of tile i, part by part as it arrives. A rolled loop: a third less code for every launch to fetch.
+template <class T> DEV void start_scores(const Shared& s, float (&x)[32], uint32_t q, uint32_t tile, int i) {
+  const uint32_t buffer = i % kBuffers, phase = i / kBuffers & 1;
+  await(&s.full[buffer][0], phase);
   wgmma_fence();
-  UNROLL for (int c = first; c < last; c++) UNROLL for (int j = 0; j < 4; j++)
-    wgmma_rows<T>(s, rows_desc(q + c * kPanelBytes + j * 32), rows_desc(k + c * kPanelBytes + j * 32), c + j > 0);
+  UNROLL for (int j = 0; j < 4; j++) wgmma_rows<T>(x, rows_desc(q, j * 32), rows_desc(tile, j * 32), j > 0);
+  NO_UNROLL for (int c = 1; c < kPanels; c++) {
+    if (c % 4 == 0) {
+      await(&s.full[buffer][c / 4], phase);
+      wgmma_fence();
+    }
+    UNROLL for (int j = 0; j < 4; j++) wgmma_rows<T>(x, rows_desc(q + c * kPanelBytes, j * 32), rows_desc(tile + c * kPanelBytes, j * 32), true);
+  }
+  wgmma_commit();
 }
 
 // Starts O += P V over this warpgroup's 256 columns; P is in the tile's last panel.
@@ -141,7 +153,7 @@ template <class T> DEV void start_output(Output& o, uint32_t tile, int group) {
   wgmma_pin(o);
   wgmma_fence();
   UNROLL for (int j = 0; j < 4; j++)
-    wgmma_columns<T>(o, rows_desc(tile + 8 * kPanelBytes + j * 32), columns_desc(tile + group * 4 * kPanelBytes + j * 2048, kPanelBytes), true);
+    wgmma_columns<T>(o, rows_desc(tile, 8 * kPanelBytes + j * 32), columns_desc(tile + group * 4 * kPanelBytes, j * 2048, kPanelBytes), true);
   wgmma_commit();
 }
 
@@ -173,7 +185,7 @@ DEV float advance(Row& r, float before, float top) {
 // softmax of this warpgroup's tile i; leaves P, the new reference logits and the factors for O.
 template <class T> DEV void softmax(const FdDecodeParams& p, Shared& s, float (&x)[32], Row (&rows)[2], uint32_t tile, int i) {
   const int lane = threadIdx.x % 32, row = threadIdx.x % 128 / 32 * 16 + lane / 4, token = s.work.first + i * kN + lane % 4 * 2;
-  const bool masked = s.work.first + (i + 1) * kN > min(s.work.end, s.work.position(0) + 1);
+  const bool masked = s.work.first + (i + 1) * kN > s.work.common;
   UNROLL for (int half = 0; half < 2; half++) {
     const int r = row + 8 * half;
     if (masked) {
@@ -198,47 +210,17 @@ template <class T> DEV void softmax(const FdDecodeParams& p, Shared& s, float (&
   }
 }
 
-// O += P V of the tile that the other warpgroup owns.
-template <class T> DEV void start_other(Shared& s, Output& o, uint32_t shared, int i, int group, int row) {
-  if (!MUTANT(mla_weights_not_awaited)) bar_sync(kBarWeights + (i & 1), 256);
-  shrink_output(o, s.shrink[i & 1], row);
-  start_output<T>(o, shared + (1 + i % kBuffers) * kTileBytes, group);
-}
-
-// This warpgroup's tile i. kFirst: tile 0, before which there is none.
-template <class T, bool kFirst> DEV void own_tile(const FdDecodeParams& p, Shared& s, uint32_t shared, int group, int i, Output& o, Row (&rows)[2]) {
-  const int row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
-  const uint32_t buffer = i % kBuffers, phase = i / kBuffers & 1, tile = shared + (1 + buffer) * kTileBytes;
+// S, softmax and P of this warpgroup's tile i.
+template <class T> DEV void weigh_tile(const FdDecodeParams& p, Shared& s, uint32_t shared, uint32_t tile, int group, int i, Row (&rows)[2]) {
   float x[32];
-  await(&s.full[buffer][0], phase);
-  start_scores<T>(x, shared, tile, 0, 4);
-  await(&s.full[buffer][1], phase);
-  start_scores<T>(x, shared, tile, 4, 8);
-  await(&s.full[buffer][2], phase);
-  start_scores<T>(x, shared, tile, 8, 9);
-  wgmma_commit();
-  if constexpr (!kFirst) {
-    start_other<T>(s, o, shared, i - 1, group, row);
-    wgmma_wait<1>();
-  } else {
-    wgmma_wait<0>();
-  }
+  start_scores<T>(s, x, shared, tile, i);
+  wgmma_wait<0>();
   wgmma_pin(x);
-  bar_sync(kBarOwn + group, 128);         // no warp reads the last panel any more
+  if (!MUTANT(mla_panel_still_read)) bar_sync(kBarOwn + group, 128);  // else a warp may still read the last panel
   softmax<T>(p, s, x, rows, tile, i);
   fence_async();
   bar_sync(kBarOwn + group, 128);
   bar_arrive(kBarWeights + (i & 1), 256);
-  if constexpr (!kFirst) {
-    wgmma_wait<0>();
-    wgmma_pin(o);
-    release(s, i - 1, group);
-  }
-  shrink_output(o, s.shrink[i & 1], row);
-  start_output<T>(o, tile, group);
-  wgmma_wait<0>();
-  wgmma_pin(o);
-  release(s, i, group);
 }
 
 // All tiles. On return o is O of this warpgroup's columns against reference m, l the sum: the same in both warpgroups.
@@ -247,12 +229,15 @@ template <class T> DEV void consume(const FdDecodeParams& p, Shared& s, uint32_t
   Row rows[2] = {{-INFINITY_F, 0.f}, {-INFINITY_F, 0.f}};
   UNROLL for (int j = 0; j < 128; j++) o[j] = 0.f;
   UNROLL for (int i = 0; i < kParts; i++) await(&s.q_full[i], 0);
-  if (group == 0 && n > 0) own_tile<T, true>(p, s, shared, group, 0, o, rows);
-  NO_UNROLL for (int i = group == 0 ? 2 : 1; i < n; i += 2) own_tile<T, false>(p, s, shared, group, i, o, rows);
-  if (n > 0 && (n - 1) % 2 != group) {
-    start_other<T>(s, o, shared, n - 1, group, row);
+  NO_UNROLL for (int i = 0; i < n; i++) {
+    const uint32_t tile = shared + (1 + i % kBuffers) * kTileBytes;
+    if (i % 2 == group) weigh_tile<T>(p, s, shared, tile, group, i, rows);
+    else if (!MUTANT(mla_weights_not_awaited)) bar_sync(kBarWeights + (i & 1), 256);
+    shrink_output(o, s.shrink[i & 1], row);
+    start_output<T>(o, tile, group);
     wgmma_wait<0>();
     wgmma_pin(o);
+    release(s, i, group);
   }
   UNROLL for (int half = 0; half < 2; half++) {
     const float m = n > 0 ? s.m[(n - 1) & 1][row + 8 * half] : -INFINITY_F;

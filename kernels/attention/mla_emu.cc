@@ -13,8 +13,9 @@ namespace {
 template <class T> void call(Test& t, const Call& c, bool resident) {
   Rig<T> rig(t, c);
   const unsigned tiles = (unsigned)std::max(1, (*std::max_element(c.q_len.begin(), c.q_len.end()) * c.heads() + mla::kM - 1) / mla::kM);
-  const size_t slots = (size_t)c.splits * tiles * rig.batch * mla::kM;
-  Buffer<float> o(slots * mla::kValueDim, "state_o"), ml(slots * 2, "state_ml");
+  const size_t ctas = (size_t)c.splits * tiles * rig.batch;
+  Buffer<uint4> o(ctas * mla::kUnits, "state_o");
+  Buffer<mla::Scale> ml(ctas * mla::kM, "state_ml");
   Buffer<uint32_t> counters((size_t)tiles * rig.batch, "counters");
   counters.fill(0);
   FdDecodeParams p = rig.p;

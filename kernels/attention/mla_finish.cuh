@@ -27,85 +27,113 @@ template <class T> DEV void store_output(const FdDecodeParams& p, const Work& w,
   }
 }
 
-DEV int64_t first_slot() { return ((int64_t)blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x * kM; }  // of split 0
+// ---- States. 16 bits are enough for O: scaled by the largest of its row's 256 columns it is off by 2^-12 of that, an eighth of
+// what rounding the output to bf16 costs, and a State is half as large; writing and reading States is most of a short call.
+// A split's O is kUnits units of 16 bytes, in the order in which threads hold it:
+//   [16 rows 4][warpgroup 2][32 columns 8][8 rows 2][row 8][4]: elements 8*j + 2*t, +1 for four j
+// and for each row a Scale.
+constexpr int kUnits = 4096, kStrips = kUnits / 32;
+struct Scale { float m, l, o[2]; };  // of the State, and of either warpgroup's columns
 
-DEV void store_state(const FdDecodeParams& p, const Work& w, const Output& o, const Row (&rows)[2], int group) {
-  const int lane = threadIdx.x % 32, row = threadIdx.x % 128 / 32 * 16 + lane / 4;
+DEV int64_t first_state() { return ((int64_t)blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x; }  // of split 0
+
+DEV void store_state(const FdDecodeParams& p, const Output& o, const Row (&rows)[2], int group) {
+  const int lane = threadIdx.x % 32, block = threadIdx.x % 128 / 32;
+  const int64_t state = first_state() + blockIdx.x;
+  char* to = at<char>(p.state_o) + (state * kUnits + (block * 2 + group) * 512 + lane) * 16;
   UNROLL for (int half = 0; half < 2; half++) {
-    const int r = row + 8 * half;
-    if (r >= w.rows) continue;
-    const int64_t slot = first_slot() + blockIdx.x * kM + r;
-    if (group == 0 && lane % 4 == 0) st64(at<char>(p.state_ml) + slot * 8, make_uint2(__float_as_uint(rows[half].m), __float_as_uint(rows[half].l)));
-    char* to = at<char>(p.state_o) + slot * (kValueDim * 4) + group * 1024 + lane % 4 * 8;
-    UNROLL for (int j = 0; j < 32; j++) st64(to + j * 32, make_uint2(__float_as_uint(o[4 * j + 2 * half]), __float_as_uint(o[4 * j + 2 * half + 1])));
-  }
-}
-
-// Adds the States of one strip (128 columns of a row) over splits first, first+step, ...; 8 loads are under way at a time.
-DEV float4 add_strip(const char* o, int splits, int first, int step, const float* weights) {
-  float4 sum = make_float4(0.f, 0.f, 0.f, 0.f);
-  constexpr int kLoads = 8;
-  for (int i = first; i < splits; i += kLoads * step) {
-    uint4 x[kLoads];
-    UNROLL for (int j = 0; j < kLoads; j++) if (i + j * step < splits) x[j] = ld128(o + (int64_t)(i + j * step) * (kM * kValueDim * 4));
-    UNROLL for (int j = 0; j < kLoads; j++) {
-      if (i + j * step >= splits) continue;
-      const float f = weights[i + j * step];
-      sum.x += f * __uint_as_float(x[j].x); sum.y += f * __uint_as_float(x[j].y); sum.z += f * __uint_as_float(x[j].z); sum.w += f * __uint_as_float(x[j].w);
+    float top = 0.f;
+    UNROLL for (int j = 0; j < 32; j++) top = max3(top, fabsf(o[4 * j + 2 * half]), fabsf(o[4 * j + 2 * half + 1]));
+    top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
+    top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
+    const float f = top > 0.f ? 1.f / top : 0.f;
+    if (lane % 4 == 0) {
+      char* scale = at<char>(p.state_ml) + (state * kM + block * 16 + half * 8 + lane / 4) * sizeof(Scale);
+      if (group == 0) st64(scale, make_uint2(__float_as_uint(rows[half].m), __float_as_uint(rows[half].l)));
+      st32(scale + 8 + group * 4, __float_as_uint(top));
+    }
+    UNROLL for (int j = 0; j < 8; j++) {
+      uint32_t x[4];
+      UNROLL for (int i = 0; i < 4; i++) x[i] = pack_f16(o[16 * j + 4 * i + 2 * half] * f, o[16 * j + 4 * i + 2 * half + 1] * f);
+      st128(to + (j * 64 + half * 32) * 16, make_uint4(x[0], x[1], x[2], x[3]));
     }
   }
-  return sum;
 }
 
-// Reference logit and sum over all splits of row r; weights gets every split's factor.
-DEV Row merge_row(const FdDecodeParams& p, const Work& w, int r, float* weights) {
-  constexpr int kSteps = kMaxSplits / 32;
-  const int lane = threadIdx.x % 32;
-  const char* ml = at<char>(p.state_ml) + (first_slot() + r) * 8;
-  uint2 x[kSteps];
+// Shared memory of a merge; the tiles are done with.
+struct Merging { float sums[kWarps][8][32]; float weights[kWarps][kMaxSplits][8]; };
+
+// The 8 rows of a strip: this lane's row is lane / 4. Its reference logit and sum over all splits; weights gets what each split's O
+// is to be multiplied by.
+DEV Row merge_rows(const FdDecodeParams& p, const Work& w, int strip, float (*weights)[8]) {
+  const int lane = threadIdx.x % 32, group = strip / 16 % 2, row = strip / 32 * 16 + strip % 2 * 8 + lane / 4;
+  const char* scales = at<char>(p.state_ml) + (first_state() * kM + row) * sizeof(Scale);
   Row all{-INFINITY_F, 0.f};
-  UNROLL for (int k = 0; k < kSteps; k++) {
-    const int split = lane + 32 * k;
-    x[k] = split < w.splits ? ld64(ml + split * (kM * 8)) : make_uint2(0xff800000u, 0u);
-    all.m = fmaxf(all.m, __uint_as_float(x[k].x));
+  constexpr int kLoads = 5;
+  for (int i = 0; i < w.splits; i += 4 * kLoads) {  // reference logits first; the second pass finds the lines in L1
+    uint4 x[kLoads];
+    UNROLL for (int j = 0; j < kLoads; j++) if (i + 4 * j + lane % 4 < w.splits) x[j] = ld128(scales + (int64_t)(i + 4 * j + lane % 4) * (kM * sizeof(Scale)));
+    UNROLL for (int j = 0; j < kLoads; j++) {
+      const int split = i + 4 * j + lane % 4;
+      if (split >= w.splits) continue;
+      const float m = __uint_as_float(x[j].x), top = fmaxf(all.m, m);
+      if (top == -INFINITY_F) continue;
+      all.l = all.l * ex2(all.m - top) + __uint_as_float(x[j].y) * ex2(m - top);
+      all.m = top;
+    }
   }
-  UNROLL for (int d = 16; d > 0; d /= 2) all.m = fmaxf(all.m, __shfl_xor_sync(~0u, all.m, d));
-  UNROLL for (int k = 0; k < kSteps; k++) {
-    const float m = __uint_as_float(x[k].x), f = m == -INFINITY_F ? 0.f : ex2(m - all.m);
-    weights[lane + 32 * k] = f;
-    all.l += f * __uint_as_float(x[k].y);
+  UNROLL for (int d = 1; d < 4; d *= 2) {
+    const float m = __shfl_xor_sync(~0u, all.m, d), l = __shfl_xor_sync(~0u, all.l, d), top = fmaxf(all.m, m);
+    if (top != -INFINITY_F) all = Row{top, all.l * ex2(all.m - top) + l * ex2(m - top)};
   }
-  UNROLL for (int d = 16; d > 0; d /= 2) all.l += __shfl_xor_sync(~0u, all.l, d);
+  for (int split = lane % 4; split < w.splits; split += 4) {
+    const uint4 x = ld128(scales + (int64_t)split * (kM * sizeof(Scale)));
+    const float m = __uint_as_float(x.x);
+    weights[split][lane / 4] = m == -INFINITY_F ? 0.f : ex2(m - all.m) * __uint_as_float(group ? x.w : x.z);
+  }
   __syncwarp();
   return all;
 }
 
-// Shared memory of a merge; the tiles are done with.
-struct Merging { float4 sums[kWarps][32]; float weights[kWarps][kMaxSplits]; };
+// Adds a strip (32 units) over splits first, first+step, ...
+DEV void add_strip(float (&sum)[8], const char* o, int splits, int first, int step, const float (*weights)[8]) {
+  constexpr int kLoads = 12;  // under way at a time
+  const int row = threadIdx.x % 32 / 4;
+  UNROLL for (int e = 0; e < 8; e++) sum[e] = 0.f;
+  for (int i = first; i < splits; i += kLoads * step) {
+    uint4 x[kLoads];
+    UNROLL for (int j = 0; j < kLoads; j++) if (i + j * step < splits) x[j] = ld128(o + (int64_t)(i + j * step) * (kUnits * 16));
+    UNROLL for (int j = 0; j < kLoads; j++) {
+      if (i + j * step >= splits) continue;
+      const float f = weights[i + j * step][row];
+      const uint32_t y[4] = {x[j].x, x[j].y, x[j].z, x[j].w};
+      UNROLL for (int e = 0; e < 4; e++) { const float2 z = unpack_f16(y[e]); sum[2 * e] += f * z.x; sum[2 * e + 1] += f * z.y; }
+    }
+  }
+}
 
-// Merges strips part, part+parts, ... of the row tile. A strip is shared by as many warps as there are to spare, whose sums are
-// added in order: the result depends on the number of splits and parts only.
+// Merges this part's share of the row tile's strips. A strip is shared by as many warps as there are to spare, whose sums are
+// added in order: the result depends on the numbers of splits and parts only.
 template <class T> DEV void merge(const FdDecodeParams& p, const Work& w, Merging& s, int part, int parts) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, strips = (w.rows * 4 - part + parts - 1) / parts;
-  const int team = strips > 6 ? 1 : strips > 4 ? 2 : strips > 3 ? 3 : 4, teams = kWarps / team, member = warp / teams;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, begin = kStrips * part / parts, strips = kStrips * (part + 1) / parts - begin;
+  const int team = max(1, min(6, kWarps / max(1, strips))), teams = kWarps / team, member = warp / teams;
   for (int base = 0; base < strips; base += teams) {
-    const int i = base + warp % teams, strip = part + i * parts, r = strip / 4;
-    const bool mine = i < strips;
+    const int i = base + warp % teams, strip = begin + i;
+    const bool mine = i < strips && member < team;
     Row row{0.f, 0.f};
-    float4 sum;
+    float sum[8];
     if (mine) {
-      row = merge_row(p, w, r, s.weights[warp]);
-      sum = add_strip(at<char>(p.state_o) + (first_slot() + r) * (kValueDim * 4) + (strip % 4 * 32 + lane) * 16, w.splits, member, team, s.weights[warp]);
-      if (member > 0) s.sums[warp][lane] = sum;
+      row = merge_rows(p, w, strip, s.weights[warp]);
+      add_strip(sum, at<char>(p.state_o) + (first_state() * kUnits + strip * 32 + lane) * 16, w.splits, member, team, s.weights[warp]);
+      if (member > 0) UNROLL for (int e = 0; e < 8; e++) s.sums[warp][e][lane] = sum[e];
     }
     __syncthreads();
-    if (mine && member == 0) {
-      for (int j = 1; j < team; j++) {
-        const float4 x = s.sums[warp + j * teams][lane];
-        sum.x += x.x; sum.y += x.y; sum.z += x.z; sum.w += x.w;
-      }
-      const Norm n = norm_of(p, w, r, row.m, row.l, strip % 4 == 0 && lane == 0);
-      st64(at<char>(out_row(p, w, r)) + (strip % 4 * 32 + lane) * 8, make_uint2(half::pack<T>(sum.x * n.factor, sum.y * n.factor), half::pack<T>(sum.z * n.factor, sum.w * n.factor)));
+    const int r = strip / 32 * 16 + strip % 2 * 8 + lane / 4;
+    if (mine && member == 0 && r < w.rows) {
+      for (int j = 1; j < team; j++) UNROLL for (int e = 0; e < 8; e++) sum[e] += s.sums[warp + j * teams][e][lane];
+      const Norm n = norm_of(p, w, r, row.m, row.l, strip % 32 < 2 && lane % 4 == 0);
+      char* to = at<char>(out_row(p, w, r)) + (strip / 16 % 2 * 256 + strip / 2 % 8 * 32 + lane % 4 * 2) * 2;
+      UNROLL for (int e = 0; e < 4; e++) st32(to + e * 16, half::pack<T>(sum[2 * e] * n.factor, sum[2 * e + 1] * n.factor));
     }
     __syncthreads();
   }
@@ -163,10 +191,10 @@ template <class T> DEV void kernel(const FdDecodeParams& p) {
     Row rows[2];
     consume<T>(p, s, smem_u32(shared), group, o, rows);
     if (w.splits == 1) store_output<T>(p, w, o, rows, group);
-    else store_state(p, w, o, rows, group);
+    else store_state(p, o, rows, group);
     registers_dec<168>();
   }
-  if (w.splits > 1 && !(p.flags & FD_PARTIALS)) combine<T>(p, w, *(Merging*)shared);
+  if (w.splits > 1) combine<T>(p, w, *(Merging*)shared);
 }
 
 }  // namespace fd::mla

@@ -64,7 +64,8 @@ typedef struct FdCopyPagesParams {
 // fd_mla_{bf16,f16} (sm_90a) takes FdDecodeParams with kv_heads 1, group = query heads, k = the latent cache of 576 elements a token
 // (v is not read), q [token][head][576], out [token][head][512]. Grid (splits, ceil(longest q_len * heads / 64), batch), block 384.
 // Split x of gridDim.x takes an equal share of the 64-token tiles, or chunk_tiles of them from token 0. gridDim.x <= 160.
-// state_o float [slot][512], state_ml float2 [slot], slot = ((z*gridDim.y + y)*gridDim.x + x)*64 + row; counters uint32 [y*z].
+// Workspace, as more than one split needs it: state_o 65536 bytes and state_ml 1024 bytes for each CTA, counters uint32 for each (y, z),
+// 0 between launches. FD_PARTIALS is not read.
 enum {
   FD_RESIDENT = 1 << 16,    // mla: all CTAs of the grid run at once, so that all of them merge, each a share. Else the last one merges
   FD_MLA_SHARED_BYTES = 3 * 9 * 8192,
