@@ -107,10 +107,11 @@ void cluster_wait(Where where) {
 
 void pdl_launch() {
   Block* b = self->block;
-  if (b->launched_dependents) return;
-  b->launched_dependents = true;
-  b->grid->launched_dependents++;
-  machine->start_blocks = true;
+  if (!b->launched_dependents) {
+    b->launched_dependents = true;
+    b->grid->launched_dependents++;
+    machine->start_blocks = true;
+  }
   maybe_switch();
 }
 

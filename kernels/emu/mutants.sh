@@ -3,7 +3,7 @@
 # them fail. Usage: emu/mutants.sh PROGRAM...   (from kernels/, as the Makefile does)
 set -euo pipefail
 
-names() { sed -E '/^#define MUTANT/d' "$@" | grep -oE 'MUTANT\(\w+\)' | sed -E 's/MUTANT\((\w+)\)/\1/' | sort -u; }
+names() { cat "$@" | grep -oE 'MUTANT\(\w+\)' | sed -E 's/MUTANT\((\w+)\)/\1/' | grep -vx name | sort -u; }   # name: the macro's parameter
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

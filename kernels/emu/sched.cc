@@ -198,7 +198,7 @@ static void new_bias() {
   auto& m = *machine;
   m.bias = {};
   const uint64_t r = random_bits();
-  m.bias.left = 16 << (r >> 8) % 8;
+  m.bias.left = 16 << (r >> 8) % 12;
   m.bias.late = r >> 16 & 1;
   m.bias.in_order = (r >> 17) % 4 == 0;
   Warp* w = m.ready[(r >> 20) % m.ready.size()];
