@@ -171,7 +171,7 @@ template <class S, int COMBINE, int PAGING> DEV void decode(const FdDecodeParams
   if (COMBINE == CHUNK && RARE(p.flags & FD_ITEMS)) {
     if (!item_unit<S>(p, u)) return;
   } else {
-    if (!grid_unit<S>(p, u)) return;
+    if (!grid_unit<S>(p, u, S::N)) return;
     u.split = blockIdx.x;
     u.splits = p.splits;
     // CLUSTER, MAILBOX: tiles dealt out in turns. Either way the first page numbers do not depend on the length.
@@ -229,7 +229,7 @@ template <class S, int COMBINE, int PAGING> DEV void decode(const FdDecodeParams
       __syncwarp();
       accumulate<S>(o, stage + v_lane<S>(lane), b);
       u.tile += u.step;
-      if (!MUTANT(decode_no_release)) __syncwarp();  // every lane is done with the slot before it is refilled
+      __syncwarp();  // every lane is done with the slot before it is refilled
     }
     if (next < u.end) {
       int page = next >> pages.shift;

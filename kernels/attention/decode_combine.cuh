@@ -309,7 +309,7 @@ template <class S> DEV Sum merge_states(const FdDecodeParams& p, int64_t first, 
 // merge_last: whoever arrives last merges.
 template <class S> DEV void merge_last(const FdDecodeParams& p, const Unit& u, char* smem) {
   uint32_t* last = (uint32_t*)(smem + Layout<S>::BARRIER);
-  if (!MUTANT(decode_no_barrier_before_counter)) __syncthreads();  // the CTA's State is written before it is announced
+  __syncthreads();  // the CTA's State is written before it is announced
   if (threadIdx.x == 0) *last = atom_inc_acq_rel((uint32_t*)p.counters + u.counter, u.splits - 1) == (uint32_t)u.splits - 1;
   __syncthreads();
   if (!*last) return;
@@ -325,6 +325,7 @@ template <class S, int COMBINE> DEV void combine(const FdDecodeParams& p, const 
 #endif
   const Slices<S> s(p, u);
   const bool alone = COMBINE == CHUNK && u.splits == 1;
+  if (COMBINE == CHUNK && !alone && MUTANT(decode_counts_before_writing)) merge_last<S>(p, u, smem);
   _Pragma("unroll (S::W <= 4 ? 2 : 1)") for (int e = threadIdx.x; e < s.elements; e += S::THREADS) {
     const Sum a = merge_warps<S>(smem, e);
     if (alone) finish<S>(p, u, e, a);

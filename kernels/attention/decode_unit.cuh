@@ -66,8 +66,8 @@ template <class S> DEV void set_range(const FdDecodeParams& p, Unit& u) {
   u.end = u.hi > u.lo ? (u.hi + 15) >> 4 : 0;
 }
 
-// grid_unit reads what the grid position says. False: no rows for this CTA.
-template <class S> DEV bool grid_unit(const FdDecodeParams& p, Unit& u) {
+// grid_unit reads what the grid position says, row tiles being of n rows. False: no rows for this CTA.
+template <class S> DEV bool grid_unit(const FdDecodeParams& p, Unit& u, int n) {
   const int z = blockIdx.z;
   u.b = z >> p.row_tiles_log2;
   u.h = blockIdx.y;
@@ -78,8 +78,8 @@ template <class S> DEV bool grid_unit(const FdDecodeParams& p, Unit& u) {
     u.q_first = read_int(p.q_indptr, u.b);
     u.q_len = read_int(p.q_indptr, u.b + 1) - u.q_first;
   }
-  u.row0 = (z - (u.b << p.row_tiles_log2)) * S::N;
-  u.rows = min(S::N, u.q_len * p.group - u.row0);
+  u.row0 = (z - (u.b << p.row_tiles_log2)) * n;
+  u.rows = min(n, u.q_len * p.group - u.row0);
   return u.rows > 0;
 }
 
@@ -99,7 +99,7 @@ template <class S> DEV void chunk_range(const FdDecodeParams& p, Unit& u, int wa
   const int pair = blockIdx.z * p.kv_heads + u.h;
   u.counter = pair;
   u.slot_stride = p.state_rows;
-  u.first_slot = pair * (int)gridDim.x * p.state_rows;
+  u.first_slot = pair * p.splits * p.state_rows;
   u.slot = u.first_slot + u.split * p.state_rows;
 }
 

@@ -82,12 +82,13 @@ typedef struct FdDecodeParams {
   uint64_t items;          // FdItem []; 0: grid form
   uint64_t merges;         // FdMergeItem []; read with items
   uint64_t item_count;     // int32: items in use, <= gridDim.x; 0: all
+  uint64_t merge_count;    // int32: merges in use, for fd_merge_states; 0: all
   float softcap;           // > 0: s becomes softcap * tanh(s/softcap)
   int32_t window_left;     // a row at p attends p-window_left ... p+window_right; < 0: unlimited; <= 2^30
   int32_t window_right;
   int32_t state_rows;      // rows of a state slot in the grid form
   int32_t fresh_tokens;    // FD_EARLY_KV: last tokens of each sequence that the predecessor may still be writing
-  int32_t page_size;       // tokens; any only
+  int32_t page_size;       // tokens; any, naive
   uint32_t out_token_stride; // bytes
   uint32_t pad;
 } FdDecodeParams;
@@ -104,12 +105,15 @@ typedef struct FdMergeItem {
   int32_t state, splits;
 } FdMergeItem;
 
-// fd_merge_states_{bf16,f16}_d<D>: the second launch of Flash-Decoding. Grid (row groups, kv_heads, batch << row_tiles_log2)
-// or (row groups, merges, 1) with merges != 0: takes the FdDecodeParams of the first launch, finds the number of States by
-// the same arithmetic and writes out and lse. Units of one split were written by the first launch and are skipped.
+// fd_merge_states_{bf16,f16}_d<D>: the second launch of Flash-Decoding, 128 threads, no dynamic shared memory. Takes the
+// FdDecodeParams of the first launch (FD_PARTIALS), finds the number of States by the same arithmetic and writes out and lse.
+// Units of one split were written by the first launch and are skipped. A CTA merges FD_MERGE_F4 float4 elements of O:
+//   grid form  (ceil(min(rows, N) * D/4 / FD_MERGE_F4), kv_heads, batch << row_tiles_log2)
+//   items      (merges, ceil(most rows * group * D/4 / FD_MERGE_F4), 1)
+enum { FD_MERGE_F4 = 32 };
 
 // fd_merge_pairs_{bf16,f16,f32}: merges count (O, LSE) pairs of normalised outputs, in the order of their index, into out and
-// lse, which may be one of the inputs. Grid (ceil(rows / 4)), 128 threads: one warp a row.
+// out_lse, which may be one of the inputs. Grid (ceil(rows / 4)), 128 threads: one warp a row.
 typedef struct FdMergePairsParams {
   uint64_t o;              // pair i, row r: o + i*o_pair_stride + r*o_row_stride (bytes)
   uint64_t lse;            // float, likewise: lse + i*lse_pair_stride + 4*r
@@ -119,6 +123,19 @@ typedef struct FdMergePairsParams {
   int64_t rows;
   int32_t count, head_dim; // head_dim a multiple of 8
 } FdMergePairsParams;
+
+// Naive attention in three launches, the baseline: scores to memory, softmax of each row, weighted sum of V. Any page size and
+// all options. No dynamic shared memory.
+//   fd_naive_scores_{bf16,f16,e4m3}   grid (ceil(room / FD_NAIVE_TOKENS), q heads, q tokens), 128 threads
+//   fd_naive_softmax                  grid (q heads, q tokens), 256 threads: scores become weights; writes lse
+//   fd_naive_values_{bf16,f16,e4m3}   grid (q heads, q tokens), 256 threads
+enum { FD_NAIVE_TOKENS = 64 };
+typedef struct FdNaiveParams {
+  FdDecodeParams d;        // page_size is read, page_shift is not; 0: no pages
+  uint64_t scores;         // float [q token][q head][room]
+  int64_t room;            // tokens: the longest kv_len or more
+  int32_t batch, pad;
+} FdNaiveParams;
 
 // ---- launch arithmetic, shared by host and kernels
 
