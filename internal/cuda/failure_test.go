@@ -87,6 +87,7 @@ func TestLost(t *testing.T) {
 			w.check(l.Run(w.s))
 			w.check(w.s.Synchronize())
 			w.check(l.Run(w.s)) // the launch itself succeeds: it fails later
+			w.check(l.Run(w.s)) // never runs
 			if w.ctx.Lost() != nil {
 				t.Error("lost too early")
 			}
@@ -103,6 +104,9 @@ func TestLost(t *testing.T) {
 			wantErr(t, "Lost", w.ctx.Lost(), cuda.ErrContextLost)
 			if w.fake.Calls("cuMemAlloc") != calls {
 				t.Error("a lost context is still asked")
+			}
+			if n := len(w.fake.Launches()); n != 2 {
+				t.Errorf("%d launches ran, want 2", n)
 			}
 			if errors.Is(err, cuda.ErrOutOfMemory) {
 				t.Error("lost and out of memory at once")

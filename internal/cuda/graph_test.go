@@ -3,11 +3,13 @@ package cuda_test
 import (
 	"errors"
 	"math"
+	"runtime"
 	"sync"
 	"testing"
 
 	"github.com/flashdecode/flashdecode/internal/cuda"
 	"github.com/flashdecode/flashdecode/internal/cuda/cudatest"
+	"github.com/flashdecode/flashdecode/internal/cuda/driver"
 )
 
 // TestCapture: nothing runs while it is recorded; a replay repeats the arguments of the recording, on the memory's
@@ -137,6 +139,42 @@ func TestCaptureFork(t *testing.T) {
 	wantErr(t, "Synchronize", e.Synchronize(), cuda.ErrCapture, "last recorded in a capture")
 	w.check(w.s.Record(e))
 	w.check(e.Synchronize())
+}
+
+// hopping gives the scheduler a chance to move the goroutine after its context was made current.
+type hopping struct{ *cudatest.Driver }
+
+func (h hopping) CtxSetCurrent(c driver.Context) driver.Result {
+	r := h.Driver.CtxSetCurrent(c)
+	runtime.Gosched()
+	return r
+}
+
+// TestBound: a goroutine stays on the thread on which its context is current. Two contexts in use on few threads show
+// it if not.
+func TestBound(t *testing.T) {
+	fake := cudatest.New(cudatest.Options{Devices: []cudatest.Spec{cudatest.H200(), cudatest.H200()}})
+	drv := must(cuda.New(hopping{fake}))(t)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		ctx := must(must(drv.Device(i % 2))(t).Open())(t)
+		wg.Go(func() {
+			for range 100 {
+				b, err := ctx.Alloc(8)
+				if err == nil {
+					err = b.Close()
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+			if err := ctx.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // TestConcurrent: every call binds its own thread, so goroutines may share a context; -race watches the rest.

@@ -183,7 +183,7 @@ func TestOtherContext(t *testing.T) {
 	defer func() { w.close(b2, s2, c2) }()
 	l := must(w.kernel("fd_x", cudatest.Kernel{}).NewLaunch())(t)
 	l.Grid, l.Block = cuda.Dim3{X: 1}, cuda.Dim3{X: 1}
-	wantErr(t, "Run", l.Run(s2), cuda.ErrInvalid, "another context")
+	wantErr(t, "Run", l.Run(s2), cuda.ErrInvalid, "stream of another context")
 	e := must(w.ctx.NewEvent(false))(t)
 	defer w.close(e)
 	if err := s2.Record(e); err == nil {
@@ -203,6 +203,31 @@ func TestOtherContext(t *testing.T) {
 	w.check(w.s.Fill(b2.Ptr(), 0, 1))
 	wantErr(t, "Synchronize", w.s.Synchronize(), cuda.ErrContextLost)
 	w.check(s2.Synchronize()) // the other context lives on
+}
+
+// spy notes the priority of the last stream.
+type spy struct {
+	*cudatest.Driver
+	priority int32
+}
+
+func (s *spy) StreamCreateWithPriority(st *driver.Stream, flags uint32, priority int32) driver.Result {
+	s.priority = priority
+	return s.Driver.StreamCreateWithPriority(st, flags, priority)
+}
+
+func TestPriority(t *testing.T) {
+	s := &spy{Driver: cudatest.New(cudatest.Options{})}
+	ctx := must(must(must(cuda.New(s))(t).Device(0))(t).Open())(t)
+	for p, want := range map[cuda.Priority]int32{cuda.NormalPriority: 0, cuda.HighPriority: -5} {
+		st := must(ctx.NewStream(p))(t)
+		if s.priority != want {
+			t.Errorf("%v: %d, want %d", p, s.priority, want)
+		}
+		if err := st.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // quiet does nothing in the calls of a decode step once it is on, so that only this package's own allocations count.

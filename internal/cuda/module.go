@@ -8,10 +8,7 @@ import (
 )
 
 // Module is machine code on the device.
-type Module struct {
-	handle
-	functions map[string]*Function
-}
+type Module struct{ handle }
 
 // LoadModule loads a cubin, a fatbin, or PTX text, which the driver compiles.
 func (c *Context) LoadModule(image []byte) (*Module, error) {

@@ -2,6 +2,7 @@ package cuda_test
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -94,7 +95,8 @@ func TestMapRefused(t *testing.T) {
 	} {
 		wantErr(t, "Map", r.Map(c.off, c.pieces...), cuda.ErrInvalid)
 	}
-	w.check(r.Map(0)) // nothing
+	wantErr(t, "Map", r.Map(0, two), cuda.ErrInvalid, "something is mapped there") // seen before the driver is asked
+	w.check(r.Map(0))                                                              // nothing
 	w.check(r.Map(2*granule, two))
 	for _, c := range [][2]int64{{0, granule}, {granule, 0}, {granule, -granule}, {granule, 2 * granule}, {2 * granule, granule}, {3 * granule, granule},
 		{granule + 1, granule}, {granule, 4 * granule}, {0, 4 * granule}, {math.MaxInt64, 1}, {1, math.MaxInt64}} {
@@ -139,6 +141,67 @@ func TestMapAllOrNothing(t *testing.T) {
 		t.Errorf("Unmap that fails: %v, mapped %d", err, r.Mapped())
 	}
 	w.check(r.Unmap(granule, 2*granule))
+}
+
+// TestMapRandom compares a range with a list of which piece lies where, over random calls.
+func TestMapRandom(t *testing.T) {
+	w := open(t, cudatest.Options{})
+	const n = 12
+	rng := rand.New(rand.NewPCG(1, 2))
+	r := w.reserve(n*granule, 0)
+	var pieces []*cuda.Physical
+	scratch := w.reserve(granule, 0)
+	for i := range 4 { // each says its number in its first byte
+		p := w.physical(granule)
+		w.check(scratch.Map(0, p))
+		w.check(w.s.Fill(scratch.Ptr(), byte(i), 1))
+		w.check(w.s.Synchronize())
+		w.check(scratch.Unmap(0, granule))
+		pieces = append(pieces, p)
+	}
+	var want [n]int // piece + 1
+	for range 2000 {
+		off, count := rng.IntN(n+2)-1, 1+rng.IntN(3)
+		fits := off >= 0 && off+count <= n
+		if rng.IntN(2) == 0 {
+			var list []*cuda.Physical
+			var numbers []int
+			for range count {
+				k := rng.IntN(len(pieces))
+				list, numbers = append(list, pieces[k]), append(numbers, k+1)
+			}
+			free := fits && !slices.ContainsFunc(want[max(off, 0):min(off+count, n)], func(k int) bool { return k != 0 })
+			if err := r.Map(int64(off)*granule, list...); (err == nil) != free {
+				t.Fatalf("Map at %d of %d into %v: %v", off, count, want, err)
+			}
+			if free {
+				copy(want[off:], numbers)
+			}
+			continue
+		}
+		full := fits && !slices.Contains(want[max(off, 0):min(off+count, n)], 0)
+		if err := r.Unmap(int64(off)*granule, int64(count)*granule); (err == nil) != full {
+			t.Fatalf("Unmap at %d of %d from %v: %v", off, count, want, err)
+		}
+		if full {
+			clear(want[off : off+count])
+		}
+		mapped := int64(0)
+		for i, k := range want {
+			if k == 0 {
+				continue
+			}
+			mapped += granule
+			got := make([]byte, 1)
+			w.check(w.s.Download(got, r.Ptr()+cuda.Ptr(i*granule)))
+			if int(got[0]) != k-1 {
+				t.Fatalf("granule %d is piece %d, want %d", i, got[0], k-1)
+			}
+		}
+		if r.Mapped() != mapped {
+			t.Fatalf("mapped %d, want %d", r.Mapped(), mapped)
+		}
+	}
 }
 
 // TestMapAhead: one goroutine maps while another uses what is mapped already.

@@ -314,6 +314,24 @@ func TestOccupancy(t *testing.T) {
 	}
 }
 
+// TestPageable: memory that isn't page-locked is read by the call, page-locked memory when the copy runs.
+func TestPageable(t *testing.T) {
+	d, s := raw(t, Options{})
+	var p driver.Ptr
+	var h unsafe.Pointer
+	want(t, d.MemAlloc(&p, 2), driver.Success)
+	want(t, d.MemHostAlloc(&h, 1, 0), driver.Success)
+	pageable, pinned, got := []byte{1}, unsafe.Slice((*byte)(h), 1), make([]byte, 2)
+	pinned[0] = 1
+	want(t, d.MemcpyHtoDAsync(p, unsafe.Pointer(&pageable[0]), 1, s), driver.Success)
+	want(t, d.MemcpyHtoDAsync(p+1, h, 1, s), driver.Success)
+	pageable[0], pinned[0] = 2, 2
+	want(t, d.MemcpyDtoHAsync(unsafe.Pointer(&got[0]), p, 2, s), driver.Success)
+	if got[0] != 1 || got[1] != 2 {
+		t.Errorf("copied %v, want [1 2]", got)
+	}
+}
+
 // TestCall: a kernel's view of the device.
 func TestCall(t *testing.T) {
 	for _, eager := range []bool{false, true} {
