@@ -28,6 +28,7 @@ type benchFlags struct {
 	shape                 shapeFlags
 	shuffle               bool
 	footprint             int
+	cuda                  cudaFlags
 }
 
 func (a *app) benchCommand() *cobra.Command {

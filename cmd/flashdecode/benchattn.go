@@ -21,12 +21,26 @@ func (a *app) benchAttnCommand() *cobra.Command {
 		Short: "Measure attention alone against this machine's read bandwidth",
 		Long: `Measures decode attention over random keys and values, in turns with a plain read of as many bytes in the same
 process: the memory bandwidth that attention can at best reach. Times are of one layer; a step walks through
---footprint of memory, so that no cache has what the step before left.`,
+--footprint of memory, so that no cache has what the step before left.
+
+With --device cuda, times are those of launches on the GPU: a graph of many launches is replayed over keys and values
+that rotate over --rotate megabytes, and the median of 11 replays counts. The floor is a kernel that only reads as many
+bytes; the error is that of the output against attention in double precision.`,
 		Example: `  flashdecode bench attn --lens 8k,16k,32k
   flashdecode bench attn -m model.gguf --lens 16k --kv f16,q8_0 --split none,auto
-  flashdecode bench attn --lens 32k+512x7 --shuffle -o jsonl`,
+  flashdecode bench attn --lens 32k+512x7 --shuffle -o jsonl
+  flashdecode bench attn --device cuda --grid std --save std.jsonl
+  flashdecode bench attn --device cuda --lens 2k,8k,32k,128k --variants naive,nosplit,split2,split1 --plot latency.svg`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.benchAttn(cmd.Context(), f) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.cuda.device != "cpu" {
+				return a.benchCUDA(cmd.Context(), f)
+			}
+			if f.cuda.grid != "" || f.cuda.plot != "" || f.cuda.save != "" {
+				return usagef("--grid, --plot and --save go with --device cuda")
+			}
+			return a.benchAttn(cmd.Context(), f)
+		},
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
@@ -40,6 +54,7 @@ process: the memory bandwidth that attention can at best reach. Times are of one
 	fs.IntVarP(&f.reps, "reps", "r", 9, "turns, whose median counts")
 	fs.IntVar(&f.footprint, "footprint", 256, "megabytes to walk through")
 	fs.StringVarP(&f.output, "output", "o", "md", "format: md, json or jsonl")
+	f.cuda.register(fs)
 	return cmd
 }
 

@@ -10,8 +10,9 @@ import (
 )
 
 // TestAttends runs shapes, types, addressing modes, options and policies on the fake device.
-func TestAttends(t *testing.T) {
-	r := newRig(t)
+func TestAttends(t *testing.T) { attends(t, newRig(t)) }
+
+func attends(t *testing.T, r *rig) {
 	type options struct {
 		window *attn.Window
 		cap    float32
@@ -33,6 +34,9 @@ func TestAttends(t *testing.T) {
 				c.Seqs, c.KVLen = 6, 350
 				c.Policy = []plan.Policy{{}, plan.None(), plan.Fixed(48), plan.Splits(3)}[(i+j+k)%4]
 				c.Checked, c.Pages = k == 1, 1000
+				if c.Policy.Mode == plan.ModeAuto {
+					c.Variant = []Variant{Auto, Split1, Split2, Naive}[(i+j)%4]
+				}
 				if o.sinks {
 					s.sinks = make([]float32, c.QHeads)
 				}
@@ -71,6 +75,9 @@ func TestChoices(t *testing.T) {
 		{cudatest.H200(), Config{Seqs: 1, KVLen: 1200, Policy: plan.Splits(5)}, []int32{1200}, plan.CombineMailbox, 5},
 		{cudatest.A100(), Config{Seqs: 1, KVLen: 1200}, []int32{1200}, plan.CombineMailbox, 19},
 		{cudatest.H200(), Config{Seqs: 3, KVLen: 700, Policy: plan.Fixed(256)}, []int32{700, 0, 256}, plan.CombineChunk, 3},
+		{cudatest.H200(), Config{Seqs: 1, KVLen: 1000, Variant: Split2}, []int32{1000}, plan.CombineSecond, 8},
+		{cudatest.H200(), Config{Seqs: 1, KVLen: 1000, Variant: Split2}, []int32{9}, plan.CombineSecond, 1},
+		{cudatest.H200(), Config{Seqs: 3, KVLen: 600, Variant: Split2, Policy: plan.Fixed(64)}, []int32{600, 0, 70}, plan.CombineSecond, 10},
 		{cudatest.H200(), Config{Seqs: 2, KVLen: 700, Variant: NoSplit}, []int32{700, 3}, plan.CombineNone, 1},
 	} {
 		t.Run(fmt.Sprintf("%v on %s", c.want, c.spec.Name), func(t *testing.T) {
@@ -102,14 +109,15 @@ func TestMailboxFits(t *testing.T) {
 			for qLen := 1; qLen <= max(c.QLen, 1); qLen++ {
 				for n := 2; n <= 132; n++ {
 					p.cfg.Policy = plan.Splits(n)
-					p.choice.valid = false
-					must(t, p.choose(seqs, qLen, c.KVLen, int64(seqs)*int64(c.KVLen)))
+					p.step = Step{Seqs: seqs, QLen: qLen}
+					p.maxLen, p.tokens = c.KVLen, int64(seqs)*int64(c.KVLen)
+					p.families[1].choice.valid = false
+					must(t, p.choose(&p.families[1]))
 					if p.choice.launch.Combine != plan.CombineMailbox {
 						continue
 					}
 					tried++
-					p.step = Step{Seqs: seqs, QLen: qLen}
-					p.stepParams()
+					p.launchParams()
 					boxes := int64(seqs<<p.choice.rowTilesLog2) * int64(c.KVHeads)
 					if need := boxes * int64(p.params.BoxStride); need > p.layout.mailbox.bytes {
 						t.Fatalf("%+v: %d sequences of %d rows in %d CTAs need %d bytes of %d", c, seqs, qLen, n, need, p.layout.mailbox.bytes)

@@ -38,12 +38,12 @@ func (p *Plan) loadCheck() (*checker, error) {
 }
 
 // runCheck puts the check into the stream and makes attention use the checked copies.
-func (p *Plan) runCheck(s *Stream, maxLen int) error {
+func (p *Plan) runCheck(s *Stream) error {
 	k, d, st, l := p.check, &p.params, &p.step, &p.layout
 	k.params = abi.CheckParams{
 		KVLen: d.KVLen, QIndptr: d.QIndptr, Table: d.Table, TableIndptr: d.TableIndptr,
 		KVLenOut: l.kvLen.at(p.workspace), QIndptrOut: l.qIndptr.at(p.workspace), TableIndptrOut: l.tableIndptr.at(p.workspace),
-		Fault: uint64(k.fault.Ptr()), Seqs: int32(st.Seqs), MaxKVLen: int32(maxLen),
+		Fault: uint64(k.fault.Ptr()), Seqs: int32(st.Seqs), MaxKVLen: int32(p.checkedLen()),
 		QLen: int32(st.QLen), QRows: int32(or(st.Rows, st.Seqs*st.QLen)), TableStride: d.TableStride,
 		Entries: int32(p.entries()), PageSize: max(d.PageSize, 1), Pages: int32(p.cfg.Pages),
 	}
@@ -59,6 +59,14 @@ func (p *Plan) runCheck(s *Stream, maxLen int) error {
 		d.TableIndptr = k.params.TableIndptrOut
 	}
 	return nil
+}
+
+// checkedLen is the longest that a sequence may be. Lengths that the host knew, it has looked at; the device may have others.
+func (p *Plan) checkedLen() int {
+	if p.step.Lens != nil {
+		return p.maxLen
+	}
+	return or(p.step.MaxLen, p.cfg.KVLen)
 }
 
 // entries is the capacity of a CSR table.

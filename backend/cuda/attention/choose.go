@@ -21,10 +21,15 @@ type choice struct {
 
 // tryCapacity chooses a launch for the full capacity, so that a Plan which can't run is refused when it is made.
 func (p *Plan) tryCapacity() error {
+	p.step = Step{Seqs: p.cfg.Seqs, QLen: p.cfg.QLen}
+	p.maxLen, p.tokens = p.cfg.KVLen, p.assumedTokens()
 	if p.cfg.Variant == Naive {
 		return nil
 	}
-	return p.choose(p.cfg.Seqs, p.cfg.QLen, p.cfg.KVLen, p.assumedTokens())
+	if err := p.choose(&p.families[1]); err != nil {
+		return err
+	}
+	return p.choose(&p.families[0])
 }
 
 // assumedTokens is what lengths that only the device knows add up to: all capacities, or a quarter if they are known
@@ -37,12 +42,18 @@ func (p *Plan) assumedTokens() int64 {
 	return all
 }
 
-// Choice tells how the current step, or after Plan a step at full capacity, is launched.
-func (p *Plan) Choice() plan.Launch { return p.choice.launch }
+// Choice tells how the last Run, or before the first a step at full capacity, is launched.
+func (p *Plan) Choice() plan.Launch {
+	if p.choice == nil {
+		return plan.Launch{}
+	}
+	return p.choice.launch
+}
 
-// choose picks the launch of a step, unless it is the one of the step before.
-func (p *Plan) choose(seqs, qLen, kvLen int, tokens int64) error {
-	c := &p.choice
+// choose picks the launch of the step among a family's kernels, unless it is the one of the step before.
+func (p *Plan) choose(f *family) error {
+	c, seqs, qLen, kvLen, tokens := &f.choice, p.step.Seqs, p.step.QLen, p.maxLen, p.tokens
+	p.choice = c
 	kvLen = (kvLen + abi.TileTokens - 1) / abi.TileTokens * abi.TileTokens
 	if c.valid && c.seqs == seqs && c.qLen == qLen && c.kvLen == kvLen && c.tokens == tokens {
 		return nil
@@ -52,20 +63,20 @@ func (p *Plan) choose(seqs, qLen, kvLen int, tokens int64) error {
 	log2 := abi.CeilLog2(tiles)
 	r := plan.LaunchRequest{
 		Shape: p.cfg.shape(), Units: seqs << log2, KVLen: kvLen, Rows: min(rows, p.rowTile),
-		Slice: min(rows, p.rowTile) * abi.RowF4(p.cfg.dim()), ChunkWarps: 8, ChunkCTAs: int(p.bounds.chunkCTA), Only: p.only(),
+		Slice: min(rows, p.rowTile) * abi.RowF4(p.cfg.dim()), ChunkWarps: 8, ChunkCTAs: int(p.bounds.chunkCTA), Only: p.only(f),
 	}
-	if p.decode[kindChunk][1] == nil {
+	if f.kernels[kindChunk][1] == nil {
 		r.ChunkWarps = 4
 	}
 	if all := int64(seqs) * int64(kvLen); tokens < all-all/8 {
 		r.Tokens = tokens << log2 // lengths differ enough to matter
 	}
-	launch, err := p.launchOf(&r)
+	launch, err := p.launchOf(f, &r)
 	if err != nil {
 		return fmt.Errorf("attention: %w", err)
 	}
 	*c = choice{valid: true, seqs: seqs, qLen: qLen, kvLen: kvLen, tokens: tokens, launch: launch, rowTiles: tiles, rowTilesLog2: log2}
-	c.kernel = p.decode[kernelOf(launch.Combine)][launch.Warps/8]
+	c.kernel = f.kernels[kernelOf(launch.Combine)][launch.Warps/8]
 	return nil
 }
 
@@ -81,7 +92,7 @@ func kernelOf(c plan.Combine) kind {
 }
 
 // only says which combines the variant allows, the kernels exist for and the workspace has room for.
-func (p *Plan) only() (bits uint16) {
+func (p *Plan) only(f *family) (bits uint16) {
 	allow := func(c plan.Combine, ok bool) {
 		if ok {
 			bits |= 1 << c
@@ -93,7 +104,7 @@ func (p *Plan) only() (bits uint16) {
 	if v == NoSplit || pol == plan.ModeNone {
 		return bits
 	}
-	resident := func(k kind) bool { return p.decode[k][0] != nil || p.decode[k][1] != nil }
+	resident := func(k kind) bool { return f.kernels[k] != [2]*decodeKernel{} }
 	allow(plan.CombineCluster, split1 && resident(kindCluster))
 	allow(plan.CombineMailbox, split1 && resident(kindMailbox))
 	allow(plan.CombineChunk, split1)
@@ -103,14 +114,14 @@ func (p *Plan) only() (bits uint16) {
 }
 
 // launchOf applies the policy.
-func (p *Plan) launchOf(r *plan.LaunchRequest) (plan.Launch, error) {
+func (p *Plan) launchOf(f *family, r *plan.LaunchRequest) (plan.Launch, error) {
 	switch n := p.fixedTiles(); {
 	case n > 0:
 		return p.chunked(r, n), nil
 	case p.cfg.Policy.Mode == plan.ModeSplits:
-		return p.splits(r, p.cfg.Policy.N), nil
+		return p.splits(f, r, p.cfg.Policy.N), nil
 	}
-	l, err := plan.ChooseLaunch(*r, &p.limits)
+	l, err := plan.ChooseLaunch(*r, &f.limits)
 	if err != nil && p.cfg.Variant == Split2 { // too short to split: still two launches, of one chunk
 		return p.chunked(r, max(p.cfg.tiles(), 1)), nil
 	}
@@ -129,10 +140,10 @@ func (p *Plan) chunked(r *plan.LaunchRequest, n int) plan.Launch {
 }
 
 // splits is a launch of n CTAs a pair: in one launch through a mailbox if all are resident, else in chunks.
-func (p *Plan) splits(r *plan.LaunchRequest, n int) plan.Launch {
+func (p *Plan) splits(f *family, r *plan.LaunchRequest, n int) plan.Launch {
 	pairs := r.Units * r.Shape.KVHeads
-	for w, d := range p.decode[kindMailbox] {
-		if d != nil && n > 1 && r.Only>>plan.CombineMailbox&1 != 0 && pairs*n <= p.resident(d.warps).Mailbox &&
+	for w, d := range f.kernels[kindMailbox] {
+		if d != nil && n > 1 && r.Only>>plan.CombineMailbox&1 != 0 && pairs*n <= f.resident(d.warps).Mailbox &&
 			1<<abi.SliceLog2(r.Rows, p.cfg.dim(), n) <= 32*d.warps {
 			return plan.Launch{Combine: plan.CombineMailbox, Warps: 4 << w, Splits: n, CTAs: pairs * n}
 		}

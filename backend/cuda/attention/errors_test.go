@@ -177,8 +177,9 @@ func TestNoMemory(t *testing.T) {
 }
 
 // TestFaults hands checked mode one bad thing at a time.
-func TestFaults(t *testing.T) {
-	r := newRig(t)
+func TestFaults(t *testing.T) { faultCases(t, newRig(t)) }
+
+func faultCases(t *testing.T, r *rig) {
 	for _, c := range []struct {
 		says string
 		edit func(r *rig, s *scene)
@@ -261,8 +262,9 @@ func TestContextLost(t *testing.T) {
 }
 
 // TestGraph captures a step without lengths and replays it at any length up to the capacity.
-func TestGraph(t *testing.T) {
-	r := newRig(t)
+func TestGraph(t *testing.T) { graphs(t, newRig(t)) }
+
+func graphs(t *testing.T, r *rig) {
 	for _, pol := range []plan.Policy{plan.Auto(), plan.Fixed(64), plan.Splits(4), plan.None()} {
 		var graph *cuda.Exec
 		var p *Plan
@@ -309,7 +311,7 @@ func TestNoAllocations(t *testing.T) {
 	step, layer := s.step, s.layer
 	if n := testing.AllocsPerRun(50, func() {
 		step.Lens[0] ^= 256 // another launch each time
-		if _, err := p.prepare(&step); err != nil {
+		if err := p.prepare(&step); err != nil {
 			t.Fatal(err)
 		}
 		if err := p.layerParams(&layer); err != nil {

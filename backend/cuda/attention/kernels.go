@@ -154,25 +154,36 @@ const (
 var kindNames = [numKinds]string{"cluster", "mailbox", "chunk"}
 
 // symbol is the name of a decode kernel, as kernels/attention/params.h has it.
-func symbol(name string, kv Type, dim, n, warps int) string {
-	return fmt.Sprintf("fd_decode_%s_%v_d%d_n%d_w%d", name, kv, dim, n, warps)
+func symbol(name string, kv Type, dim, n, warps, options int) string {
+	s := fmt.Sprintf("fd_decode_%s_%v_d%d_n%d_w%d", name, kv, dim, n, warps)
+	if options == 1 {
+		s += "_opt"
+	}
+	return s
 }
 
 // loadDecode finds the decode kernels of the Plan's shape and how many of their CTAs the device holds.
 func (p *Plan) loadDecode() error {
 	c := &p.cfg
-	if p.rowTile = 8; c.rows() > 8 && p.has(symbol(p.chunkName(), c.KVType, c.dim(), 16, 8)) {
+	if p.rowTile = 8; c.rows() > 8 && p.has(symbol(p.chunkName(), c.KVType, c.dim(), 16, 8, 1)) {
 		p.rowTile = 16
 	}
-	for k := range numKinds {
-		for w, warps := range [...]int{4, 8} {
-			if err := p.loadKernel(k, w, warps); err != nil {
-				return err
+	for options := range p.families {
+		f := &p.families[options]
+		f.limits = p.ks.limits
+		for k := range numKinds {
+			for w, warps := range [...]int{4, 8} {
+				if err := p.loadKernel(f, k, w, warps, options); err != nil {
+					return err
+				}
 			}
 		}
 	}
-	if p.decode[kindChunk][0] == nil && p.decode[kindChunk][1] == nil {
+	if p.families[1].kernels[kindChunk] == [2]*decodeKernel{} {
 		return unsupported("%v of head dim %d on %s: no kernel was compiled", c.KVType, c.HeadDim, p.ks.ctx.Device().Name)
+	}
+	if p.families[0].kernels[kindChunk] == [2]*decodeKernel{} { // pages of any size: with options or not at all
+		p.families[0].kernels, p.families[0].limits = p.families[1].kernels, p.families[1].limits
 	}
 	return nil
 }
@@ -196,7 +207,7 @@ func (p *Plan) has(symbol string) bool {
 	return err == nil
 }
 
-func (p *Plan) loadKernel(k kind, w, warps int) error {
+func (p *Plan) loadKernel(f *family, k kind, w, warps, options int) error {
 	c, dev := &p.cfg, p.ks.ctx.Device()
 	name := kindNames[k]
 	if k == kindChunk {
@@ -205,7 +216,7 @@ func (p *Plan) loadKernel(k kind, w, warps int) error {
 	if k != kindChunk && p.anyPage() || k == kindCluster && !dev.Clusters || k == kindMailbox && !dev.Cooperative {
 		return nil
 	}
-	f, err := p.ks.Function(symbol(name, c.KVType, c.dim(), p.rowTile, warps))
+	fn, err := p.ks.Function(symbol(name, c.KVType, c.dim(), p.rowTile, warps, options))
 	if errors.Is(err, kernels.ErrNoKernel) {
 		return nil
 	}
@@ -214,51 +225,49 @@ func (p *Plan) loadKernel(k kind, w, warps int) error {
 	}
 	rowBytes := c.dim() * c.KVType.Bytes()
 	shared := abi.DecodeShared(rowBytes, c.dim(), p.rowTile, warps, abi.DecodeStages(rowBytes, warps))
-	if shared+f.SharedBytes > dev.SharedPerBlockBytes {
+	if shared+fn.SharedBytes > dev.SharedPerBlockBytes {
 		return nil // a smaller device of the same architecture
 	}
-	if err := f.SetDynamicShared(dev.SharedPerBlockBytes - f.SharedBytes); err != nil {
+	if err := fn.SetDynamicShared(dev.SharedPerBlockBytes - fn.SharedBytes); err != nil {
 		return fmt.Errorf("attention: %w", err)
 	}
-	l, err := f.NewLaunch(cuda.Arg(&p.params))
+	l, err := fn.NewLaunch(cuda.Arg(&p.params))
 	if err != nil {
 		return fmt.Errorf("attention: %w", err)
 	}
 	l.Block, l.SharedBytes, l.PDL = cuda.Dim3{X: uint32(32 * warps)}, shared, c.Chained
-	p.decode[k][w] = &decodeKernel{launch: l, warps: warps}
-	return p.residency(k, p.decode[k][w], f)
+	d := &decodeKernel{launch: l, warps: warps}
+	fits, err := d.residency(k, f.resident(warps), fn, dev)
+	if err != nil {
+		return fmt.Errorf("attention: %w", err)
+	}
+	if fits {
+		f.kernels[k][w] = d
+	}
+	return nil
 }
 
 // residency asks how many CTAs run at a time, with no more than one on an SM: two would share its memory pipe, and the
 // cost model counts in SMs. A launch that is allowed to leave SMs with two and others with none would be slower.
-func (p *Plan) residency(k kind, d *decodeKernel, f *cuda.Function) error {
-	dev := p.ks.ctx.Device()
-	r := &p.limits.Launch.W4
-	if d.warps == 8 {
-		r = &p.limits.Launch.W8
-	}
+func (d *decodeKernel) residency(k kind, r *plan.Residency, fn *cuda.Function, dev *cuda.Device) (fits bool, err error) {
 	l := d.launch
 	if k != kindCluster {
-		n, err := f.MaxBlocksPerSM(32*d.warps, l.SharedBytes)
-		if err != nil {
-			return fmt.Errorf("attention: %w", err)
-		}
-		if n == 0 {
-			p.decode[k][d.warps/8] = nil
-			return nil
+		n, err := fn.MaxBlocksPerSM(32*d.warps, l.SharedBytes)
+		if err != nil || n == 0 {
+			return false, err
 		}
 		if k == kindMailbox {
 			r.Mailbox = dev.SMs
 		} else {
 			r.CTAs = dev.SMs
 		}
-		return nil
+		return true, nil
 	}
-	if err := f.AllowLargeClusters(); err != nil {
-		return fmt.Errorf("attention: %w", err)
+	if err := fn.AllowLargeClusters(); err != nil {
+		return false, err
 	}
 	shared := l.SharedBytes
-	l.SharedBytes = max(shared, min(dev.SharedPerSMBytes/2+1024, dev.SharedPerBlockBytes-f.SharedBytes))
+	l.SharedBytes = max(shared, min(dev.SharedPerSMBytes/2+1024, dev.SharedPerBlockBytes-fn.SharedBytes))
 	defer func() { l.SharedBytes, l.Cluster = shared, cuda.Dim3{} }()
 	for i := range r.Clusters {
 		size := uint32(1) << i
@@ -268,9 +277,10 @@ func (p *Plan) residency(k kind, d *decodeKernel, f *cuda.Function) error {
 			break // the device has no clusters of this size
 		}
 		if err != nil {
-			return fmt.Errorf("attention: %w", err)
+			return false, err
 		}
 		r.Clusters[i] = min(n, dev.SMs>>i)
+		fits = fits || n > 0
 	}
-	return nil
+	return fits, nil
 }

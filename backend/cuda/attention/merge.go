@@ -3,10 +3,12 @@ package attention
 import (
 	"fmt"
 
+	"github.com/flashdecode/flashdecode/backend/cuda/internal/abi"
 	"github.com/flashdecode/flashdecode/internal/cuda"
 )
 
-// loadMerge finds the second launch of Flash-Decoding in two launches, nil if there is none for the shape.
+// loadMerge finds the second launch of Flash-Decoding in two launches, nil if there is none for the shape. As a dependent
+// launch it is on its way before the first one has ended, and only waits for its results.
 func (p *Plan) loadMerge() (*cuda.Launch, error) {
 	name := fmt.Sprintf("fd_merge_states_%v_d%d", p.cfg.Type, p.cfg.dim())
 	if !p.has(name) {
@@ -24,13 +26,10 @@ func (p *Plan) loadMerge() (*cuda.Launch, error) {
 	return l, nil
 }
 
-// mergeRows is how many rows a CTA of the merge takes: one a warp.
-const mergeRows = 4
-
 // runMerge launches it behind the first.
 func (p *Plan) runMerge(s *Stream) error {
-	rows := int(p.params.StateRows)
-	p.merge.Grid = cuda.Dim3{X: uint32((rows + mergeRows - 1) / mergeRows), Y: uint32(p.cfg.KVHeads), Z: uint32(p.step.Seqs << p.choice.rowTilesLog2)}
+	ctas := (int(p.params.StateRows)*abi.RowF4(p.cfg.dim()) + abi.MergeF4 - 1) / abi.MergeF4
+	p.merge.Grid = cuda.Dim3{X: uint32(ctas), Y: uint32(p.cfg.KVHeads), Z: uint32(p.step.Seqs << p.choice.rowTilesLog2)}
 	if err := p.merge.Run(s); err != nil {
 		p.dirty = true
 		return fmt.Errorf("attention: %w", err)

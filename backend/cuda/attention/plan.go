@@ -15,14 +15,13 @@ import (
 type Plan struct {
 	ks      *Kernels
 	cfg     Config
-	limits  plan.Limits // with the residency of this Plan's kernels
-	rowTile int         // query rows of a CTA: 8 or 16
+	rowTile int // query rows of a CTA: 8 or 16
 
-	decode [numKinds][2]*decodeKernel // of 4 and of 8 warps
-	merge  *cuda.Launch               // of Flash-Decoding in two launches
-	naive  *naiveKernels
-	check  *checker
-	items  *itemPlanner
+	families [2]family    // of kernels without and with the code for options
+	merge    *cuda.Launch // of Flash-Decoding in two launches
+	naive    *naiveKernels
+	check    *checker
+	items    *itemPlanner
 
 	bounds bounds
 	layout layout
@@ -33,8 +32,18 @@ type Plan struct {
 	params abi.DecodeParams // the argument block of all decode kernels
 	asked  int32            // flags of the step
 	step   Step
+	maxLen int   // of the step: how long its sequences may be
+	tokens int64 // and all of them together
 	begun  bool
-	choice choice
+	choice *choice // of the family that params are set for
+}
+
+// family is kernels that are alike but for the code for options: windows, softcap, sinks, several query tokens, ragged
+// queries and CSR tables. It costs a quarter of a microsecond even where none is used.
+type family struct {
+	kernels [numKinds][2]*decodeKernel // of 4 and of 8 warps
+	limits  plan.Limits                // with the residency of these kernels
+	choice  choice
 }
 
 // Plan makes a Plan. It fails with an error that is ErrUnsupported or ErrCapacity where no kernel does what is asked.
@@ -42,7 +51,7 @@ func (ks *Kernels) Plan(cfg Config) (*Plan, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
 	}
-	p := &Plan{ks: ks, cfg: cfg, limits: ks.limits}
+	p := &Plan{ks: ks, cfg: cfg}
 	if err := p.load(); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
@@ -88,7 +97,7 @@ func (p *Plan) Close() error {
 func (p *Plan) Config() Config { return p.cfg }
 
 // Limits returns the constants that launches are chosen by, with the device's own residency.
-func (p *Plan) Limits() plan.Limits { return p.limits }
+func (p *Plan) Limits() plan.Limits { return p.families[0].limits }
 
 // WorkspaceBytes is exactly what the Plan needs, whatever is run within its capacities.
 func (p *Plan) WorkspaceBytes() int64 { return p.layout.bytes }
@@ -165,11 +174,11 @@ func (p *Plan) fixedTiles() int {
 }
 
 // resident is what is known of kernels of that many warps.
-func (p *Plan) resident(warps int) *plan.Residency {
+func (f *family) resident(warps int) *plan.Residency {
 	if warps == 4 {
-		return &p.limits.Launch.W4
+		return &f.limits.Launch.W4
 	}
-	return &p.limits.Launch.W8
+	return &f.limits.Launch.W8
 }
 
 // checkPtr names a bad address.

@@ -57,8 +57,7 @@ type Layer struct {
 // step: the check of tables in checked mode, the planner where work is cut on the device.
 func (p *Plan) Begin(s *Stream, step *Step) error {
 	p.begun = false
-	maxLen, err := p.prepare(step)
-	if err != nil {
+	if err := p.prepare(step); err != nil {
 		return err
 	}
 	if p.dirty {
@@ -67,11 +66,11 @@ func (p *Plan) Begin(s *Stream, step *Step) error {
 		}
 	}
 	if p.check != nil {
-		if err := p.runCheck(s, maxLen); err != nil {
+		if err := p.runCheck(s); err != nil {
 			return err
 		}
 	}
-	if p.choice.launch.Combine == plan.CombineItems {
+	if p.choice != nil && p.choice.launch.Combine == plan.CombineItems {
 		if err := p.runItems(s); err != nil {
 			return err
 		}
@@ -81,55 +80,67 @@ func (p *Plan) Begin(s *Stream, step *Step) error {
 }
 
 // prepare is what Begin does without the device.
-func (p *Plan) prepare(step *Step) (maxLen int, err error) {
+func (p *Plan) prepare(step *Step) error {
 	if p.layout.bytes > 0 && p.workspace == 0 {
-		return 0, &WorkspaceError{Need: p.layout.bytes}
+		return &WorkspaceError{Need: p.layout.bytes}
 	}
 	p.step = *step
 	if p.step.QLen == 0 {
 		p.step.QLen = 1
 	}
-	maxLen, tokens, err := p.checkStep()
-	if err != nil {
-		return 0, err
-	}
-	if p.cfg.Variant != Naive {
-		if err := p.choose(p.step.Seqs, p.step.QLen, maxLen, tokens); err != nil {
-			return 0, err
-		}
+	if err := p.checkStep(); err != nil {
+		return err
 	}
 	p.stepParams()
-	return maxLen, nil
+	if p.cfg.Variant == Naive {
+		return nil
+	}
+	return p.use(p.familyOf(p.params.Flags & abi.FlagOptions))
 }
 
-// checkStep names the first thing that is wrong with the step, and returns the longest length and the sum of all.
-func (p *Plan) checkStep() (maxLen int, tokens int64, err error) {
+// familyOf is the kernels that layers need whose options are as given: 0 for none.
+func (p *Plan) familyOf(options int32) *family {
+	if options != 0 {
+		return &p.families[1]
+	}
+	return &p.families[0]
+}
+
+// use sets the launch up for a family's kernels.
+func (p *Plan) use(f *family) error {
+	if err := p.choose(f); err != nil {
+		return err
+	}
+	p.launchParams()
+	return nil
+}
+
+// checkStep names the first thing that is wrong with the step, and notes how long its sequences may be.
+func (p *Plan) checkStep() error {
 	c, st := &p.cfg, &p.step
 	switch {
 	case st.Seqs < 1 || st.Seqs > c.Seqs:
-		return 0, 0, &CapacityError{"sequences", int64(st.Seqs), int64(c.Seqs)}
+		return &CapacityError{"sequences", int64(st.Seqs), int64(c.Seqs)}
 	case st.QLen < 1 || st.QLen > c.QLen:
-		return 0, 0, &CapacityError{"query tokens of a sequence", int64(st.QLen), int64(c.QLen)}
+		return &CapacityError{"query tokens of a sequence", int64(st.QLen), int64(c.QLen)}
 	case st.MaxLen < 0 || st.MaxLen > c.KVLen:
-		return 0, 0, &CapacityError{"tokens (Step.MaxLen)", int64(st.MaxLen), int64(c.KVLen)}
+		return &CapacityError{"tokens (Step.MaxLen)", int64(st.MaxLen), int64(c.KVLen)}
 	case st.Lens != nil && len(st.Lens) != st.Seqs:
-		return 0, 0, unsupported("%d lengths for %d sequences", len(st.Lens), st.Seqs)
+		return unsupported("%d lengths for %d sequences", len(st.Lens), st.Seqs)
 	case st.Rows < 0 || st.Rows > st.Seqs*st.QLen:
-		return 0, 0, &CapacityError{"query tokens of all sequences", int64(st.Rows), int64(st.Seqs * st.QLen)}
+		return &CapacityError{"query tokens of all sequences", int64(st.Rows), int64(st.Seqs * st.QLen)}
 	case st.TableStride < 0 || st.Fresh < 0:
-		return 0, 0, unsupported("table stride %d and %d fresh tokens: want 0 or more", st.TableStride, st.Fresh)
+		return unsupported("table stride %d and %d fresh tokens: want 0 or more", st.TableStride, st.Fresh)
 	}
 	if err := p.checkStepPtrs(); err != nil {
-		return 0, 0, err
+		return err
 	}
-	maxLen = c.KVLen
-	if st.MaxLen > 0 {
-		maxLen = st.MaxLen
-	}
+	p.maxLen = or(st.MaxLen, c.KVLen)
+	p.tokens = min(int64(st.Seqs)*int64(p.maxLen), p.assumedTokens())
 	if st.Lens == nil {
-		return maxLen, min(int64(st.Seqs)*int64(maxLen), p.assumedTokens()), nil
+		return nil
 	}
-	return p.checkLens(maxLen)
+	return p.checkLens(p.maxLen)
 }
 
 func (p *Plan) checkStepPtrs() error {
@@ -156,22 +167,23 @@ func (p *Plan) checkStepPtrs() error {
 }
 
 // checkLens looks at lengths that the host knows.
-func (p *Plan) checkLens(bound int) (maxLen int, tokens int64, err error) {
+func (p *Plan) checkLens(bound int) error {
+	p.maxLen, p.tokens = 0, 0
 	for b, n := range p.step.Lens {
 		if n < 0 || int(n) > bound {
-			return 0, 0, &CapacityError{fmt.Sprintf("tokens in sequence %d", b), int64(n), int64(bound)}
+			return &CapacityError{fmt.Sprintf("tokens in sequence %d", b), int64(n), int64(bound)}
 		}
-		maxLen, tokens = max(maxLen, int(n)), tokens+int64(n)
+		p.maxLen, p.tokens = max(p.maxLen, int(n)), p.tokens+int64(n)
 	}
-	if most := p.cfg.tokens(); tokens > most {
-		return 0, 0, &CapacityError{"tokens in all sequences", tokens, most}
+	if most := p.cfg.tokens(); p.tokens > most {
+		return &CapacityError{"tokens in all sequences", p.tokens, most}
 	}
-	return maxLen, tokens, nil
+	return nil
 }
 
 // stepParams fills the argument block with what the step decides.
 func (p *Plan) stepParams() {
-	st, d, ch := &p.step, &p.params, &p.choice
+	st, d := &p.step, &p.params
 	d.KVLen, d.QIndptr, d.QLen = uint64(st.KVLen), uint64(st.QIndptr), int32(st.QLen)
 	d.Table, d.TableIndptr, d.TableStride = uint64(st.Table), uint64(st.TableIndptr), int32(st.TableStride)
 	d.SeqBase = 0
@@ -189,6 +201,13 @@ func (p *Plan) stepParams() {
 		}
 	}
 	d.Items, d.Merges, d.ItemCount = 0, 0, 0
+	d.WindowLeft, d.WindowRight = -1, -1
+	d.SetFlags(p.asked)
+}
+
+// launchParams fills what the choice of a launch decides.
+func (p *Plan) launchParams() {
+	st, d, ch := &p.step, &p.params, p.choice
 	rows := min(st.QLen*p.cfg.group(), p.rowTile)
 	l := &ch.launch
 	d.Splits, d.RowTilesLog2, d.StateRows = int32(l.Splits), int32(ch.rowTilesLog2), int32(rows)
@@ -198,9 +217,6 @@ func (p *Plan) stepParams() {
 		d.SliceLog2, d.BoxStride = int32(slice), uint64(abi.BoxBytes(rows, p.cfg.dim(), l.Splits, slice))
 	case plan.CombineNone:
 		d.ChunkTiles = int32(p.cfg.tiles()) // also right for lengths beyond those of this step
-	case plan.CombineSecond:
-		p.asked |= abi.FlagPartials
-		fallthrough
 	default:
 		d.ChunkTiles = int32(l.Chunk / abi.TileTokens)
 	}
@@ -211,7 +227,7 @@ func (p *Plan) stepParams() {
 
 // shapeLaunch sets the grid.
 func (p *Plan) shapeLaunch(l *cuda.Launch) {
-	ch := &p.choice
+	ch := p.choice
 	l.Grid = cuda.Dim3{X: uint32(ch.launch.Splits), Y: uint32(p.cfg.KVHeads), Z: uint32(p.step.Seqs << ch.rowTilesLog2)}
 	l.Cluster, l.Cooperative = cuda.Dim3{}, false
 	switch ch.launch.Combine {
@@ -274,6 +290,21 @@ func (p *Plan) layerParams(layer *Layer) error {
 	asked := p.asked
 	if !layer.NotCausal {
 		asked |= abi.FlagCausal
+	}
+	if p.naive == nil {
+		d.SetFlags(asked)
+		options := d.Flags & abi.FlagOptions
+		if d.Softcap > 0 || d.Sinks != 0 {
+			options = 1
+		}
+		if f := p.familyOf(options); &f.choice != p.choice {
+			if err := p.use(f); err != nil {
+				return err
+			}
+		}
+		if p.choice.launch.Combine == plan.CombineSecond {
+			asked |= abi.FlagPartials
+		}
 	}
 	d.SetFlags(asked)
 	return nil

@@ -99,15 +99,18 @@ func (p *Plan) size() {
 
 // mailboxBytes is the most that the boxes of any resident launch take.
 func (p *Plan) mailboxBytes(pairs int64) (most int64) {
-	for _, d := range p.decode[kindMailbox] {
-		if d == nil {
-			continue
-		}
-		resident := p.resident(d.warps).Mailbox
-		rows := min(p.cfg.rows(), p.rowTile)
-		for n := 2; n <= resident; n++ {
-			slice := abi.SliceLog2(rows, p.cfg.dim(), n)
-			most = max(most, min(pairs, int64(resident/n))*abi.BoxBytes(rows, p.cfg.dim(), n, slice))
+	rows := min(p.cfg.rows(), p.rowTile)
+	for i := range p.families {
+		f := &p.families[i]
+		for _, d := range f.kernels[kindMailbox] {
+			if d == nil {
+				continue
+			}
+			resident := f.resident(d.warps).Mailbox
+			for n := 2; n <= resident; n++ {
+				slice := abi.SliceLog2(rows, p.cfg.dim(), n)
+				most = max(most, min(pairs, int64(resident/n))*abi.BoxBytes(rows, p.cfg.dim(), n, slice))
+			}
 		}
 	}
 	return most
@@ -127,7 +130,7 @@ func (p *Plan) itemBounds(workers int64) (items, merges int64) {
 	case n > 0:
 		items = heads * seqs * n
 	default:
-		items = max(heads*(seqs+1)+int64(p.limits.MaxWaves)*workers+heads, 2*heads*seqs)
+		items = max(heads*(seqs+1)+int64(p.ks.limits.MaxWaves)*workers+heads, 2*heads*seqs)
 	}
 	return items, merges
 }

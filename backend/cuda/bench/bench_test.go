@@ -49,7 +49,7 @@ func TestRun(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		for _, n := range names {
-			if r.Time(n) <= 0 || !(r.Err[n] > 0 && r.Err[n] < 4e-3) || r.Launch[n] == "" {
+			if r.Time(n) <= 0 || !(r.Err[n] > 0 && r.Err[n] < 4e-3) || !(r.LSE[n] < 10) || r.Launch[n] == "" {
 				t.Errorf("%v, %s: %v µs, error %v, launch %q", &cells[i], n, r.US[n], r.Err[n], r.Launch[n])
 			}
 		}

@@ -95,11 +95,11 @@ func (l *lab) variant(row *Row, c *Cell, v Variant) (err error) {
 	}
 	defer func() { err = errors.Join(err, s.plan.Close()) }()
 	if !l.o.NoError {
-		e, err := l.error(c, s)
+		e, lse, err := l.error(c, s)
 		if err != nil {
 			return err
 		}
-		row.Err[v.Name] = roundSig(e)
+		row.Err[v.Name], row.LSE[v.Name] = roundSig(e), roundSig(lse)
 	}
 	n := l.launches(s.stride)
 	us, err := l.timed(n, func() error { return s.plan.Begin(l.stream, &s.step) }, func(i int) error { return l.launch(s, int64(i)) })
@@ -221,33 +221,40 @@ func (l *lab) launch(s *setup, i int64) error {
 	return s.plan.Run(l.stream, &layer)
 }
 
-// error compares the first set's output with the reference.
-func (l *lab) error(c *Cell, s *setup) (float64, error) {
+// error compares the first set's output and LSE with the reference.
+func (l *lab) error(c *Cell, s *setup) (out, lse float64, err error) {
 	if err := errors.Join(s.plan.Begin(l.stream, &s.step), l.launch(s, 0)); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	rows := int64(c.Seqs * c.QHeads)
 	n := rows * int64(c.HeadDim)
 	scores, err := l.scores.get(l.ctx, rows*int64(c.KVLen)*8)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	want, err := l.want.get(l.ctx, n*4)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	lse, err := l.wantLSE.get(l.ctx, rows*4)
+	wantLSE, err := l.wantLSE.get(l.ctx, rows*4)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	if err := l.oracle.Reference(l.stream, c.KV.String(), s.plan.Args(), c.Seqs, 1, int64(c.KVLen), scores, want, lse); err != nil {
-		return 0, err
+	if err := l.oracle.Reference(l.stream, c.KV.String(), s.plan.Args(), c.Seqs, 1, int64(c.KVLen), scores, want, wantLSE); err != nil {
+		return 0, 0, err
 	}
 	got, ref := make([]uint16, n), make([]float32, n)
-	if err := errors.Join(l.stream.Download(cuda.AsBytes(got), s.layer.Out), l.stream.Download(cuda.AsBytes(ref), want)); err != nil {
-		return 0, err
+	gotLSE, refLSE := make([]float32, rows), make([]float32, rows)
+	if err := errors.Join(l.stream.Download(cuda.AsBytes(got), s.layer.Out), l.stream.Download(cuda.AsBytes(ref), want),
+		l.stream.Download(cuda.AsBytes(gotLSE), s.layer.LSE), l.stream.Download(cuda.AsBytes(refLSE), wantLSE)); err != nil {
+		return 0, 0, err
 	}
-	return Frobenius(got, ref), nil
+	for i, w := range refLSE {
+		if d := math.Abs(float64(gotLSE[i])-float64(w)) / (1e-5 + 1e-6*math.Abs(float64(w))); !(d <= lse) {
+			lse = d
+		}
+	}
+	return Frobenius(got, ref), lse, nil
 }
 
 // Frobenius is the relative error of a result in bf16: NaN if something in it is.

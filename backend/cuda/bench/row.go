@@ -12,6 +12,8 @@ type Row struct {
 	US  map[string]any     `json:"us"`  // microseconds by variant, or why there are none
 	Err map[string]float64 `json:"err"` // relative error by variant
 
+	// LSE is the largest |error| of an LSE over 1e-5 + 1e-6·|LSE|.
+	LSE     map[string]float64 `json:"lse_err"`
 	Launch  map[string]string  `json:"launch"` // how each variant was launched
 	GBps    map[string]float64 `json:"gb_per_second"`
 	Percent map[string]float64 `json:"percent_of_floor"` // floor / time
@@ -30,7 +32,7 @@ type Row struct {
 func newRow(c *Cell) *Row {
 	return &Row{
 		B: c.Seqs, Hq: c.QHeads, Hkv: c.KVHeads, N: c.KVLen, MB: round(float64(c.bytes())/(1<<20), 2), Note: c.Note, KV: c.KV.String(), Page: 16,
-		US: map[string]any{}, Err: map[string]float64{}, Launch: map[string]string{}, GBps: map[string]float64{},
+		US: map[string]any{}, Err: map[string]float64{}, LSE: map[string]float64{}, Launch: map[string]string{}, GBps: map[string]float64{},
 		Percent: map[string]float64{}, Predict: map[string]float64{},
 	}
 }

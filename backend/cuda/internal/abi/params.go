@@ -14,6 +14,7 @@ const (
 	FlagCSR      = 32
 	FlagFlat     = 64
 	FlagItems    = 128
+	FlagOptions  = FlagMasked | FlagRaggedQ | FlagCSR // any of these: the kernel must be one with options
 )
 
 // The kernels see the planner's own types.
@@ -28,4 +29,11 @@ const (
 	FaultQIndptr
 	FaultIndptr
 	FaultPage
+)
+
+const (
+	// MergeF4 is FD_MERGE_F4: float4 elements of O that a CTA of fd_merge_states takes.
+	MergeF4 = 32
+	// NaiveTokens is FD_NAIVE_TOKENS: tokens of a CTA of fd_naive_scores.
+	NaiveTokens = 64
 )

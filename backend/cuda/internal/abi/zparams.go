@@ -43,6 +43,7 @@ type DecodeParams struct {
 	Items          uint64
 	Merges         uint64
 	ItemCount      uint64
+	MergeCount     uint64
 	Softcap        float32
 	WindowLeft     int32
 	WindowRight    int32
@@ -66,6 +67,15 @@ type MergePairsParams struct {
 	Rows          int64
 	Count         int32
 	HeadDim       int32
+}
+
+// NaiveParams is FdNaiveParams of params.h.
+type NaiveParams struct {
+	D      DecodeParams
+	Scores uint64
+	Room   int64
+	Batch  int32
+	Pad    int32
 }
 
 // CheckParams is FdCheckParams of params_check.h.

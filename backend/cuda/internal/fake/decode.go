@@ -16,28 +16,32 @@ import (
 // Decode is the decode kernels: those of kernels/attention/variants.h.
 func Decode() (all []Kernel) {
 	size := []int{sizeOf[abi.DecodeParams]()}
-	add := func(combine, kv string, dim, n, warps int) {
-		name := fmt.Sprintf("fd_decode_%s_%s_d%d_n%d_w%d", combine, kv, dim, n, warps)
+	add := func(combine, kv string, dim, n, warps int, suffix string) {
+		name := fmt.Sprintf("fd_decode_%s_%s_d%d_n%d_w%d%s", combine, kv, dim, n, warps, suffix)
 		all = append(all, Kernel{name, cudatest.Kernel{Params: size, Regs: 128, MaxThreads: 32 * warps, Run: decode}})
 	}
 	for _, kv := range []string{"bf16", "f16", "e4m3"} {
 		for _, dim := range []int{64, 128} {
-			for _, combine := range []string{"cluster", "mailbox"} {
-				add(combine, kv, dim, 8, 4)
-				add(combine, kv, dim, 8, 8)
-				add(combine, kv, dim, 16, 8)
+			for _, combine := range []string{"cluster", "mailbox", "chunk"} {
+				if combine != "chunk" {
+					add(combine, kv, dim, 8, 4, "")
+				}
+				for _, suffix := range []string{"", "_opt"} {
+					add(combine, kv, dim, 8, 8, suffix)
+					add(combine, kv, dim, 16, 8, suffix)
+				}
 			}
-			add("chunk", kv, dim, 8, 8)
-			add("chunk", kv, dim, 16, 8)
-			add("any", kv, dim, 8, 8)
+			add("any", kv, dim, 8, 8, "_opt")
 		}
 		w := 4
 		if kv == "e4m3" {
 			w = 8
 		}
-		for _, combine := range []string{"cluster", "mailbox", "chunk", "any"} {
-			add(combine, kv, 256, 8, w)
+		for _, combine := range []string{"cluster", "mailbox", "chunk"} {
+			add(combine, kv, 256, 8, w, "")
+			add(combine, kv, 256, 8, w, "_opt")
 		}
+		add("any", kv, 256, 8, w, "_opt")
 	}
 	return all
 }
@@ -104,6 +108,11 @@ func (l *launch) check() {
 	flags.SetFlags(p.Flags & (abi.FlagCausal | abi.FlagEarlyKV | abi.FlagPartials))
 	if flags.Flags != p.Flags || (p.Table|p.SeqBase) != 0 && p.SeqStride != 0 {
 		refuse("%s: flags %#x, want %#x; stride between sequences %d", c.Name, p.Flags, flags.Flags, p.SeqStride)
+	}
+	if p.Flags&abi.FlagOptions != 0 || p.Softcap > 0 || p.Sinks != 0 {
+		if !strings.HasSuffix(c.Name, "_opt") {
+			refuse("%s: flags %#x, softcap %v, sinks %#x want a kernel with options", c.Name, p.Flags, p.Softcap, p.Sinks)
+		}
 	}
 	l.checkCombine()
 }
