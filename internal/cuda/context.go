@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/flashdecode/flashdecode/internal/cuda/driver"
@@ -17,11 +18,12 @@ type Context struct {
 	closed atomic.Bool
 	lost   atomic.Pointer[lostError]
 	live   [numKinds]atomic.Int64 // open handles
+	ints   sync.Pool              // of *int32, for the driver to write to where a call may not allocate
 }
 
 // Open retains the device's primary context; Close gives it back.
 func (dev *Device) Open() (*Context, error) {
-	c := &Context{dev: dev, api: dev.driver.api}
+	c := &Context{dev: dev, api: dev.driver.api, ints: sync.Pool{New: func() any { return new(int32) }}}
 	if r := c.api.DevicePrimaryCtxRetain(&c.raw, dev.raw); r != driver.Success {
 		return nil, &Error{Call: "cuDevicePrimaryCtxRetain", What: fmt.Sprintf("device %d", dev.Index), Result: r}
 	}

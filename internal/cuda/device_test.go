@@ -279,6 +279,7 @@ func TestDeviceCapture(t *testing.T) {
 		t.Errorf("%d nodes, memory %v", n, got)
 	}
 	w.close(x, g)
+	joined(w, b.Ptr())
 }
 
 func TestDeviceClusters(t *testing.T) {

@@ -283,7 +283,7 @@ func wantText(t *testing.T, what string, err error, text string) {
 func TestEveryCallFails(t *testing.T) {
 	calls := []string{
 		"cuCtxSetCurrent", "cuCtxGetStreamPriorityRange", "cuStreamCreateWithPriority", "cuStreamDestroy", "cuStreamSynchronize",
-		"cuStreamQuery", "cuStreamWaitEvent", "cuStreamBeginCapture", "cuStreamEndCapture", "cuEventCreate", "cuEventDestroy",
+		"cuStreamQuery", "cuStreamIsCapturing", "cuStreamWaitEvent", "cuStreamBeginCapture", "cuStreamEndCapture", "cuEventCreate", "cuEventDestroy",
 		"cuEventRecord", "cuEventSynchronize", "cuEventQuery", "cuEventElapsedTime", "cuModuleLoadDataEx", "cuModuleUnload",
 		"cuModuleGetFunction", "cuModuleGetGlobal", "cuFuncGetAttribute", "cuFuncSetAttribute", "cuFuncGetParamInfo", "cuFuncLoad",
 		"cuOccupancyMaxActiveBlocksPerMultiprocessor", "cuOccupancyMaxActiveClusters", "cuOccupancyMaxPotentialClusterSize",

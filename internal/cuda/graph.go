@@ -13,10 +13,7 @@ type Graph struct{ handle }
 // graph's launches repeat them. Inside f nothing may wait for the device, nor allocate; other streams join with
 // Record and Wait, and have to be joined back the same way.
 func (s *Stream) Capture(f func() error) (g *Graph, err error) {
-	if err := s.idle("Stream.Capture"); err != nil {
-		return nil, err
-	}
-	raw, err := s.enter() // until the end: a capture belongs to a thread
+	raw, err := s.enterIdle("Stream.Capture") // until the end: a capture belongs to a thread
 	if err != nil {
 		return nil, err
 	}
@@ -25,11 +22,9 @@ func (s *Stream) Capture(f func() error) (g *Graph, err error) {
 	if r := c.api.StreamBeginCapture(raw, driver.CaptureThreadLocal); r != driver.Success {
 		return nil, c.fail("cuStreamBeginCapture", "", r)
 	}
-	s.capturing.Store(true)
 	ended := false
 	end := func() (driver.Graph, driver.Result) {
 		ended = true
-		s.capturing.Store(false)
 		var raw2 driver.Graph
 		c.api.CtxSetCurrent(c.raw) // f may have worked on another device
 		r := c.api.StreamEndCapture(raw, &raw2)

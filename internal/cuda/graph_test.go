@@ -113,6 +113,22 @@ func fork(w *world, p cuda.Ptr, join bool) func() error {
 	}
 }
 
+// joined: a stream that joined a capture is captured as well. Waiting for it is refused, and spoils nothing.
+func joined(w *world, p cuda.Ptr) {
+	w.t.Helper()
+	s2, e := must(w.ctx.NewStream(cuda.NormalPriority))(w.t), must(w.ctx.NewEvent(false))(w.t)
+	defer w.close(s2, e)
+	g, err := w.s.Capture(func() error {
+		err := errors.Join(w.s.Record(e), s2.Wait(e))
+		wantErr(w.t, "Synchronize", s2.Synchronize(), cuda.ErrCapture, "Stream.Synchronize")
+		wantErr(w.t, "Upload", s2.Upload(p, []byte{1}), cuda.ErrCapture, "Stream.Upload")
+		return errors.Join(err, s2.Record(e), w.s.Wait(e))
+	})
+	w.check(err)
+	w.close(g)
+	w.check(s2.Synchronize())
+}
+
 func TestCaptureFork(t *testing.T) {
 	w := open(t, cudatest.Options{})
 	b := w.alloc(8)
@@ -126,6 +142,8 @@ func TestCaptureFork(t *testing.T) {
 		t.Errorf("%d nodes, memory %v", n, got)
 	}
 	w.close(x, g)
+
+	joined(w, b.Ptr())
 
 	// An event from outside can't be waited for inside, nor one from inside asked outside.
 	e := must(w.ctx.NewEvent(false))(t)

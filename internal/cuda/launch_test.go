@@ -247,6 +247,7 @@ func (q *quiet) GraphLaunch(driver.Exec, driver.Stream) driver.Result           
 func (q *quiet) EventRecord(driver.Event, driver.Stream) driver.Result                { return 0 }
 func (q *quiet) EventQuery(driver.Event) driver.Result                                { return 0 }
 func (q *quiet) StreamWaitEvent(driver.Stream, driver.Event, uint32) driver.Result    { return 0 }
+func (q *quiet) StreamIsCapturing(_ driver.Stream, s *int32) driver.Result            { *s = 0; return 0 }
 func (q *quiet) StreamSynchronize(driver.Stream) driver.Result                        { return 0 }
 func (q *quiet) MemsetD8Async(driver.Ptr, uint8, uint64, driver.Stream) driver.Result { return 0 }
 func (q *quiet) MemcpyHtoDAsync(driver.Ptr, unsafe.Pointer, uint64, driver.Stream) driver.Result {

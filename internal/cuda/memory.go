@@ -181,10 +181,10 @@ func (s *Stream) Fill32(dst Ptr, v uint32, n int64) error {
 
 // Upload copies src to the device and waits until it is there.
 func (s *Stream) Upload(dst Ptr, src []byte) error {
-	if err := s.idle("Stream.Upload"); err != nil || len(src) == 0 {
-		return err
+	if len(src) == 0 {
+		return nil
 	}
-	raw, err := s.enter()
+	raw, err := s.enterIdle("Stream.Upload")
 	if err != nil {
 		return err
 	}
@@ -199,10 +199,10 @@ func (s *Stream) Upload(dst Ptr, src []byte) error {
 
 // Download copies from the device to dst, after all that was put into the stream, and waits until it is there.
 func (s *Stream) Download(dst []byte, src Ptr) error {
-	if err := s.idle("Stream.Download"); err != nil || len(dst) == 0 {
-		return err
+	if len(dst) == 0 {
+		return nil
 	}
-	raw, err := s.enter()
+	raw, err := s.enterIdle("Stream.Download")
 	if err != nil {
 		return err
 	}

@@ -2,17 +2,13 @@ package cuda
 
 import (
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/flashdecode/flashdecode/internal/cuda/driver"
 )
 
 // Stream is a queue of work on the device.
-type Stream struct {
-	handle
-	capturing atomic.Bool
-}
+type Stream struct{ handle }
 
 // NewStream creates a stream. Priority 0 is the ordinary one; HighPriority's blocks are scheduled before those of
 // other streams.
@@ -58,20 +54,28 @@ func (s *Stream) leave() { s.ctx.leave() }
 // Context returns the context of the stream.
 func (s *Stream) Context() *Context { return s.ctx }
 
-// idle refuses what would spoil a capture.
-func (s *Stream) idle(what string) error {
-	if s.capturing.Load() {
-		return fmt.Errorf("%w: %s", ErrCapture, what)
+// enterIdle is enter for calls that would spoil a capture: they are refused while one is going on, whether it began
+// on this stream or the stream joined it.
+func (s *Stream) enterIdle(what string) (driver.Stream, error) {
+	raw, err := s.enter()
+	if err != nil {
+		return 0, err
 	}
-	return nil
+	status := s.ctx.ints.Get().(*int32)
+	defer s.ctx.ints.Put(status)
+	err = s.ctx.fail("cuStreamIsCapturing", "", s.ctx.api.StreamIsCapturing(raw, status))
+	if err == nil && *status != driver.CaptureStatusNone {
+		err = fmt.Errorf("%w: %s", ErrCapture, what)
+	}
+	if err != nil {
+		s.leave()
+	}
+	return raw, err
 }
 
 // Synchronize waits until all that was put into the stream has run, and returns what went wrong in it.
 func (s *Stream) Synchronize() error {
-	if err := s.idle("Stream.Synchronize"); err != nil {
-		return err
-	}
-	raw, err := s.enter()
+	raw, err := s.enterIdle("Stream.Synchronize")
 	if err != nil {
 		return err
 	}
@@ -81,10 +85,7 @@ func (s *Stream) Synchronize() error {
 
 // Done reports whether all that was put into the stream has run, without waiting.
 func (s *Stream) Done() (bool, error) {
-	if err := s.idle("Stream.Done"); err != nil {
-		return false, err
-	}
-	raw, err := s.enter()
+	raw, err := s.enterIdle("Stream.Done")
 	if err != nil {
 		return false, err
 	}

@@ -52,11 +52,10 @@ type Dim3 struct{ X, Y, Z uint32 }
 type LaunchAttr int32
 
 const (
-	AttrCooperative      LaunchAttr = 2 // int: all blocks resident at once, so they may wait for each other
-	AttrCluster          LaunchAttr = 4 // Dim3
-	AttrProgrammatic     LaunchAttr = 6 // int: may start before its predecessor in the stream has ended
-	MaxLaunchAttributes             = 3
-	launchAttributeBytes            = 72
+	AttrCooperative     LaunchAttr = 2 // int: all blocks resident at once, so they may wait for each other
+	AttrCluster         LaunchAttr = 4 // Dim3
+	AttrProgrammatic    LaunchAttr = 6 // int: may start before its predecessor in the stream has ended
+	MaxLaunchAttributes            = 3
 )
 
 // LaunchAttribute is CUlaunchAttribute: the name, then a union of 64 bytes.

@@ -110,7 +110,7 @@ CUresult cuStreamQuery(CUstream s) { return NOTE(U(s)); }
 CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned f) { return NOTE(U(s), U(e), f); }
 CUresult cuStreamBeginCapture(CUstream s, CUstreamCaptureMode m) { return NOTE(U(s), I(m)); }
 CUresult cuStreamEndCapture(CUstream s, CUgraph *g) { *g = (CUgraph)0x6100000001ull; return NOTE(U(s)); }
-CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *st) { *st = (CUstreamCaptureStatus)2; return NOTE(U(s)); }
+CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *st) { *st = (CUstreamCaptureStatus)(U(s) >> 32 == 1 ? 2 : 0); return NOTE(U(s)); }
 CUresult cuEventCreate(CUevent *e, unsigned f) { *e = (CUevent)0x7100000001ull; return NOTE(f); }
 CUresult cuEventDestroy(CUevent e) { return NOTE(U(e)); }
 CUresult cuEventRecord(CUevent e, CUstream s) { return NOTE(U(e), U(s)); }
