@@ -15,7 +15,7 @@ const maxGroup = 6
 type foldArgs struct {
 	base    unsafe.Pointer
 	off     *int64   // [4·stripes]
-	ahead   *int64   // [4·stripes], what to prefetch meanwhile
+	ahead   *int64   // [4·stripes+4], what to prefetch meanwhile
 	stripes int64    // ≥ 1; the assembly counts it down to 0
 	q       *float32 // prepared by the body's prepare
 	m       *float32 // [rows]
@@ -55,7 +55,7 @@ type Scratch struct {
 
 // Reserve makes room for items of that many rows and tiles, so that Fold does not allocate for a sequence that grows.
 func (s *Scratch) Reserve(k *Kernels, rows, tiles int) {
-	if n := tiles + stripeTiles + k.ahead; cap(s.off) < n { // padded, and what is prefetched behind the end
+	if n := tiles + 2*stripeTiles + k.ahead; cap(s.off) < n { // padded, and what is prefetched behind the end
 		s.off = make([]int64, 0, n)
 	}
 	s.size(k, rows)
@@ -120,7 +120,7 @@ func (s *Scratch) begin(k *Kernels, it *Item) {
 	for len(s.off)%stripeTiles != 0 {
 		s.off = append(s.off, it.Off[len(it.Off)-1]) // the last stripe's missing tiles, hidden by its mask
 	}
-	for i := range k.ahead {
+	for i := range k.ahead + stripeTiles {
 		s.off = append(s.off, s.off[len(it.Off)-1])
 		if i < len(it.Next) {
 			s.off[len(s.off)-1] = it.Next[i]

@@ -24,7 +24,15 @@ func New(level simd.Level, l Layout) *Kernels {
 	if level > simd.Detect() {
 		panic(fmt.Sprintf("kvdot: this machine or build has no %v instructions", level))
 	}
-	return &Kernels{layout: l, level: level, vec: vec.New(level), body: bodyOf(level, l), ahead: stripeTiles}
+	return &Kernels{layout: l, level: level, vec: vec.New(level), body: bodyOf(level, l), ahead: aheadOf(l)}
+}
+
+// aheadOf returns the prefetch distance in tiles: as many whole stripes as hold 16 KiB, which is some 300 ns of
+// reading, between one and four.
+func aheadOf(l Layout) int {
+	const distance = 16 << 10
+	stripe := stripeTiles * l.TileBytes
+	return stripeTiles * min(max((distance+stripe-1)/stripe, 1), 4)
 }
 
 // Layout is the layout New was given.

@@ -12,8 +12,36 @@ TEXT ·foldF16R1AVX2(SB), NOSPLIT, $0-8
 	MOVQ 16(AX), DX
 
 stripe1:
-	MOVQ 64(AX), SI
-	XORQ BX, BX
+	MOVQ       32(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       40(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       48(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       56(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       64(AX), SI
+	XORQ       BX, BX
 
 tiles2:
 	MOVQ   (CX)(BX*8), DI
@@ -975,8 +1003,36 @@ TEXT ·foldF16R2AVX2(SB), NOSPLIT, $0-8
 	MOVQ 16(AX), DX
 
 stripe25:
-	MOVQ 64(AX), SI
-	XORQ BX, BX
+	MOVQ       32(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       40(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       48(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       56(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       64(AX), SI
+	XORQ       BX, BX
 
 tiles26:
 	MOVQ   (CX)(BX*8), DI
@@ -1575,8 +1631,36 @@ TEXT ·foldF16R3AVX2(SB), NOSPLIT, $0-8
 	MOVQ 16(AX), DX
 
 stripe45:
-	MOVQ 64(AX), SI
-	XORQ BX, BX
+	MOVQ       32(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       40(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       48(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       56(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       64(AX), SI
+	XORQ       BX, BX
 
 tiles46:
 	MOVQ   (CX)(BX*8), DI
@@ -2224,8 +2308,36 @@ TEXT ·foldF16R4AVX2(SB), NOSPLIT, $0-8
 	MOVQ 16(AX), DX
 
 stripe65:
-	MOVQ 64(AX), SI
-	XORQ BX, BX
+	MOVQ       32(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       40(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       48(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       56(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       64(AX), SI
+	XORQ       BX, BX
 
 tiles66:
 	MOVQ   (CX)(BX*8), DI
@@ -2835,8 +2947,36 @@ TEXT ·foldBF16R1AVX2(SB), NOSPLIT, $0-8
 	MOVQ 16(AX), DX
 
 stripe85:
-	MOVQ 64(AX), SI
-	XORQ BX, BX
+	MOVQ       32(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       40(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       48(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       56(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       64(AX), SI
+	XORQ       BX, BX
 
 tiles86:
 	MOVQ   (CX)(BX*8), DI
@@ -3577,8 +3717,36 @@ TEXT ·foldBF16R2AVX2(SB), NOSPLIT, $0-8
 	MOVQ 16(AX), DX
 
 stripe109:
-	MOVQ 64(AX), SI
-	XORQ BX, BX
+	MOVQ       32(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       40(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       48(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       56(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       64(AX), SI
+	XORQ       BX, BX
 
 tiles110:
 	MOVQ   (CX)(BX*8), DI
@@ -4198,8 +4366,36 @@ TEXT ·foldBF16R3AVX2(SB), NOSPLIT, $0-8
 	MOVQ 16(AX), DX
 
 stripe129:
-	MOVQ 64(AX), SI
-	XORQ BX, BX
+	MOVQ       32(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       40(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       48(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       56(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       64(AX), SI
+	XORQ       BX, BX
 
 tiles130:
 	MOVQ   (CX)(BX*8), DI
@@ -4868,8 +5064,36 @@ TEXT ·foldBF16R4AVX2(SB), NOSPLIT, $0-8
 	MOVQ 16(AX), DX
 
 stripe149:
-	MOVQ 64(AX), SI
-	XORQ BX, BX
+	MOVQ       32(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       40(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       48(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       56(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       64(AX), SI
+	XORQ       BX, BX
 
 tiles150:
 	MOVQ   (CX)(BX*8), DI
@@ -5490,8 +5714,36 @@ TEXT ·foldF32R1AVX2(SB), NOSPLIT, $0-8
 	MOVQ 16(AX), DX
 
 stripe169:
-	MOVQ 64(AX), SI
-	XORQ BX, BX
+	MOVQ       32(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       40(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       48(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       56(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       64(AX), SI
+	XORQ       BX, BX
 
 tiles170:
 	MOVQ   (CX)(BX*8), DI
@@ -6198,8 +6450,36 @@ TEXT ·foldF32R2AVX2(SB), NOSPLIT, $0-8
 	MOVQ 16(AX), DX
 
 stripe193:
-	MOVQ 64(AX), SI
-	XORQ BX, BX
+	MOVQ       32(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       40(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       48(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       56(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       64(AX), SI
+	XORQ       BX, BX
 
 tiles194:
 	MOVQ   (CX)(BX*8), DI
@@ -6803,8 +7083,36 @@ TEXT ·foldF32R3AVX2(SB), NOSPLIT, $0-8
 	MOVQ 16(AX), DX
 
 stripe213:
-	MOVQ 64(AX), SI
-	XORQ BX, BX
+	MOVQ       32(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       40(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       48(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       56(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       64(AX), SI
+	XORQ       BX, BX
 
 tiles214:
 	MOVQ   (CX)(BX*8), DI
@@ -7457,8 +7765,36 @@ TEXT ·foldF32R4AVX2(SB), NOSPLIT, $0-8
 	MOVQ 16(AX), DX
 
 stripe233:
-	MOVQ 64(AX), SI
-	XORQ BX, BX
+	MOVQ       32(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       40(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       48(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       56(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       64(AX), SI
+	XORQ       BX, BX
 
 tiles234:
 	MOVQ   (CX)(BX*8), DI
@@ -8070,11 +8406,39 @@ TEXT ·foldQ8R1AVX2(SB), NOSPLIT, $0-8
 	MOVQ 16(AX), DX
 
 stripe253:
-	MOVQ 96(AX), BX
-	ADDQ $0x3f, BX
-	ANDQ $-64, BX
-	MOVQ 64(AX), DI
-	XORQ SI, SI
+	MOVQ       32(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       40(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       48(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       56(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       96(AX), BX
+	ADDQ       $0x3f, BX
+	ANDQ       $-64, BX
+	MOVQ       64(AX), DI
+	XORQ       SI, SI
 
 half254:
 	MOVQ   SI, R10
@@ -9031,11 +9395,39 @@ TEXT ·foldQ8R2AVX2(SB), NOSPLIT, $0-8
 	MOVQ 16(AX), DX
 
 stripe271:
-	MOVQ 96(AX), BX
-	ADDQ $0x3f, BX
-	ANDQ $-64, BX
-	MOVQ 64(AX), DI
-	XORQ SI, SI
+	MOVQ       32(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       40(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       48(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       56(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       96(AX), BX
+	ADDQ       $0x3f, BX
+	ANDQ       $-64, BX
+	MOVQ       64(AX), DI
+	XORQ       SI, SI
 
 half272:
 	MOVQ   SI, R10
@@ -10338,11 +10730,39 @@ TEXT ·foldQ8R3AVX2(SB), NOSPLIT, $0-8
 	MOVQ 16(AX), DX
 
 stripe289:
-	MOVQ 96(AX), BX
-	ADDQ $0x3f, BX
-	ANDQ $-64, BX
-	MOVQ 64(AX), DI
-	XORQ SI, SI
+	MOVQ       32(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       40(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       48(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       56(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       96(AX), BX
+	ADDQ       $0x3f, BX
+	ANDQ       $-64, BX
+	MOVQ       64(AX), DI
+	XORQ       SI, SI
 
 half290:
 	MOVQ   SI, R10
@@ -12020,11 +12440,39 @@ TEXT ·foldQ8R4AVX2(SB), NOSPLIT, $0-8
 	MOVQ 16(AX), DX
 
 stripe308:
-	MOVQ 96(AX), BX
-	ADDQ $0x3f, BX
-	ANDQ $-64, BX
-	MOVQ 64(AX), DI
-	XORQ SI, SI
+	MOVQ       32(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       40(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       48(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       56(DX), BX
+	ADDQ       (AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 (BX)
+	ADDQ       104(AX), BX
+	PREFETCHT1 -64(BX)
+	MOVQ       96(AX), BX
+	ADDQ       $0x3f, BX
+	ANDQ       $-64, BX
+	MOVQ       64(AX), DI
+	XORQ       SI, SI
 
 half309:
 	MOVQ   SI, R10

@@ -17,6 +17,7 @@ func fold2(e elem, R int) {
 	f.off, f.ahead = arg(a, argOff), arg(a, argAhead)
 	stripe := label("stripe")
 	Label(stripe)
+	warm(a, f.ahead)
 	if e.bytes == 1 {
 		f.scoresQ8()
 	} else {

@@ -21,6 +21,7 @@ func fold512(e elem, R int) {
 	f.off, f.ahead = arg(a, argOff), arg(a, argAhead)
 	stripe := label("stripe")
 	Label(stripe)
+	warm(a, f.ahead)
 	if e.bytes == 1 {
 		f.scoresQ8()
 	} else {

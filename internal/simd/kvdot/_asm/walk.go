@@ -183,3 +183,18 @@ func eachBlock(a, off reg.GPVirtual, rows int, do func(to reg.GPVirtual, v []reg
 	SUBQ(U8(32), left)
 	JNZ(LabelRef(block))
 }
+
+// warm fetches three lines of each tile, those where a page may begin, of the stripe behind the one that is prefetched.
+// Pages in no order miss the translation cache; a walk that starts early holds up no other line.
+func warm(a, ahead reg.GPVirtual) {
+	for i := range tiles {
+		p := GP64()
+		MOVQ(at(ahead, 8*(tiles+i)), p)
+		ADDQ(at(a, argBase), p)
+		prefetch(at(p, 0))
+		ADDQ(at(a, argVOff), p)
+		prefetch(at(p, 0))
+		ADDQ(at(a, argVOff), p)
+		prefetch(at(p, -64))
+	}
+}
