@@ -230,7 +230,7 @@ void want_bulk(Words& o) {
     for (int i = 0; i < 4; i++) o[l] = o[l] * 5 + (in(64 * i + l) ^ in(64 * i + 32 + 31 - l));
 }
 
-void want_dependent(Words& o) { for (int i = 0; i < 64; i++) o[i] = in(i) * 8; }   // launched twice
+void want_dependent(Words& o) { for (int l = 0; l < 32; l++) o[l] = in(l) + 1, o[32 + l] = in(l) * 7 + 1; }   // launched twice
 
 // ---- comparing. primtest/primtest.go has the same rules.
 

@@ -25,7 +25,7 @@ struct FdPrimParams { const uint32_t* in; uint32_t* out; };
 #define FD_PRIM_SM90(X)                      \
   X(cluster, 8, 32, 4, 1024, 256, exact)     \
   X(bulk, 1, 64, 1, 4096, 32, exact)         \
-  X(dependent, 2, 32, 1, 0, 64, exact)
+  X(dependent, 1, 32, 1, 0, 64, exact)
 
 namespace fd {
 namespace prim {
@@ -313,8 +313,10 @@ DEV void bulk(const uint32_t* in, uint32_t* out) {
 DEV void dependent(const uint32_t* in, uint32_t* out) {
   pdl_launch();
   if (!MUTANT(prim_no_pdl_wait)) pdl_wait();
-  const uint32_t i = blockIdx.x * 32 + threadIdx.x;
-  out[i] = out[i] * 7 + in[i];
+  const uint32_t l = threadIdx.x, a = out[l], b = out[32 + (l ^ 1)];
+  __syncwarp();
+  out[l] = b + in[l];
+  out[32 + l] = a * 7 + 1;
 }
 #endif
 
