@@ -59,7 +59,7 @@ typedef struct FdCopyPagesParams {
 // tokens, a page of any size, group up to the rows of a tile. Grid (ceil(longest q_len / (fd_prefill_rows(D) / group)), kv_heads, batch), or
 // (items, row tiles) with items != 0, where an item has any number of rows and decode items may be among them; splits of a merge
 // are added up by the CTA that finishes last, in their order, unless FD_PARTIALS leaves that to another kernel. counters: uint32
-// [merges * row tiles], 0 between launches. Not read: page_shift, splits, chunk_tiles, mailbox, k_scale, v_scale, FD_EARLY_KV.
+// [merges * row tiles], 0 between launches. fd_prefill_wg_{bf16,f16}_d<D> (sm_90a) is the same by wgmma, block FD_PREFILL_WG_THREADS. Not read: page_shift, splits, chunk_tiles, mailbox, k_scale, v_scale, FD_EARLY_KV.
 //
 // fd_mla_{bf16,f16} (sm_90a) takes FdDecodeParams with kv_heads 1, group = query heads, k = the latent cache of 576 elements a token
 // (v is not read), q [token][head][576], out [token][head][512]. Grid (splits, ceil(longest q_len * heads / 64), batch), block 384.
@@ -70,10 +70,12 @@ enum {
   FD_RESIDENT = 1 << 16,    // mla: all CTAs of the grid run at once, so that all of them merge, each a share. Else the last one merges
   FD_MLA_SHARED_BYTES = 3 * 9 * 8192,
   FD_MLA_THREADS = 384,
+  FD_PREFILL_WG_THREADS = 384,
 };
 
 static inline int fd_prefill_warps(int D) { return D == 256 ? 8 : 4; }   // of 32 threads
 static inline int fd_prefill_rows(int D) { (void)D; return 128; }        // packed query rows of a CTA
-static inline int fd_prefill_shared_bytes(int D) { return 128 * D * 2 + 4 * (D == 256 ? 32 : 64) * D * 2; }
+static inline int fd_prefill_shared_bytes(int D) { return 128 * D * 2 + 4 * (D == 96 || D == 256 ? 32 : 64) * D * 2; }
+static inline int fd_prefill_wg_shared_bytes(int D) { return (D + 63) / 64 * 128 * (128 + 4 * (D == 256 ? 64 : 128)); }
 
 #endif

@@ -1,5 +1,6 @@
 // prefill against float64: lengths around tiles and pages, prefixes, every mask, and mixed batches of items.
-#include "prefill_finish.cuh"
+#include "prefill.cuh"
+#include "prefill_wg.cuh"
 #include "attend_emu.h"
 
 using namespace fd;
@@ -11,7 +12,7 @@ using emu::Test;
 namespace {
 
 template <class S> void launch(const FdDecodeParams& p, unsigned x, unsigned y, unsigned z) {
-  emu::run({.grid = {x, y, z}, .block = {(unsigned)S::kThreads}, .shared_bytes = S::kSharedBytes}, [&] { prefill::kernel<S>(p); });
+  emu::run({.grid = {x, y, z}, .block = {(unsigned)S::kThreads}, .shared_bytes = S::kSharedBytes}, [&] { if constexpr (S::kPanels) prefill::group_kernel<S>(p); else prefill::kernel<S>(p); });
 }
 
 template <class S> void grid(Test& t, const Call& c) {
@@ -72,7 +73,7 @@ template <class S> void mixed(Test& t, const Call& c) {
 }
 
 // Small ones for most of the logic: the same bodies with fewer rows and tokens a tile.
-template <class T, int D> using Full = prefill::Shape<T, D, D == 256 ? 1 : 2, D == 256 ? 8 : 4, D == 256 ? 32 : 64>;
+template <class T, int D> using Full = prefill::Shape<T, D, D == 256 ? 1 : 2, D == 256 ? 8 : 4, D == 96 || D == 256 ? 32 : 64>;
 using Small = prefill::Shape<bf16, 64, 1, 2, 16>;
 using SmallF16 = prefill::Shape<f16, 64, 2, 1, 32>;
 
@@ -125,6 +126,26 @@ template <class T, int D> void full(emu::Suite& s, const char* name) {
   add<Full<T, D>>(s, name, {.name = "padded", .kv_len = {65, 130}, .q_len = {40, 1}, .group = 4, .dim = D - 8, .item_splits = {1, 2}});
 }
 
+// By warpgroups: full size only, so fewer cases; with 64 or fewer rows the second warpgroup rests.
+template <class T, int D> using Group = prefill::GroupShape<T, D, D == 256 ? 64 : 128>;
+template <class T, int D> void group(emu::Suite& s, const std::string& name) {
+  add<Group<T, D>>(s, name.c_str(), {.name = "prefix", .kv_len = {300, 129}, .q_len = {50, 1}, .kv_heads = 2, .group = 3, .dim = D, .page = 64});
+  add<Group<T, D>>(s, name.c_str(), {.name = "padded, split", .kv_len = {150, 401}, .q_len = {40, 1}, .group = 4, .dim = D - 8, .runs = 2, .item_splits = {1, 2}});
+}
+void groups(emu::Suite& s) {
+  group<bf16, 64>(s, "wg bf16 d64");
+  group<bf16, 96>(s, "wg bf16 d96");
+  group<bf16, 128>(s, "wg bf16 d128");
+  group<bf16, 256>(s, "wg bf16 d256");
+  group<f16, 128>(s, "wg f16 d128");
+  auto one = [&](Call c) { add<Group<bf16, 64>>(s, "wg bf16 d64", c); };
+  one({.name = "q=1 to 600 tokens", .kv_len = {600}, .q_len = {1}, .group = 1});
+  one({.name = "rows=64,65", .kv_len = {64, 65}, .q_len = {64, 65}, .group = 1});
+  one({.name = "empty", .kv_len = {0, 3}, .q_len = {2, 40}, .group = 2});
+  one({.name = "all options", .kv_len = {500}, .q_len = {70}, .group = 2, .page = 5, .mode = cache::kFlat, .sinks = true, .left = 200, .softcap = 20, .q_scale = 3});
+  one({.name = "large logits", .kv_len = {400}, .q_len = {60}, .group = 2, .q_scale = 3e4});
+}
+
 }  // namespace
 
 void emu::cases(emu::Suite& s) {
@@ -136,4 +157,5 @@ void emu::cases(emu::Suite& s) {
   full<bf16, 128>(s, "bf16 d128");
   full<bf16, 256>(s, "bf16 d256");
   full<f16, 128>(s, "f16 d128");
+  groups(s);
 }

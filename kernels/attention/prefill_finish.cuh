@@ -1,7 +1,7 @@
 // The end of prefill: a State becomes output and LSE, or one of several States that the last CTA of a merge adds up.
 #pragma once
 #include "normalise.cuh"
-#include "prefill.cuh"
+#include "prefill_math.cuh"
 
 namespace fd::prefill {
 
@@ -14,7 +14,6 @@ DEV void store_lse(const FdDecodeParams& p, const Work& w, int r, float lse) {
 template <class S> DEV void store_output(const FdDecodeParams& p, const Work& w, State<S>& st, uint32_t shared) {
   using T = typename S::T;
   const int lane = threadIdx.x % 32, warp_row = threadIdx.x / 32 * S::kMTiles * 16;
-  const uint32_t stage = shared + warp_row * S::kRowBytes;
   UNROLL for (int m = 0; m < S::kMTiles; m++) UNROLL for (int half = 0; half < 2; half++) {
     const int row = m * 16 + half * 8 + lane / 4;
     if (warp_row + row >= w.rows) continue;
@@ -22,12 +21,12 @@ template <class S> DEV void store_output(const FdDecodeParams& p, const Work& w,
     const Norm n = normalise(p, q_head, st.m[m][half], st.l[m][half]);
     if (p.lse && lane % 4 == 0) store_lse(p, w, warp_row + row, n.lse);
     UNROLL for (int d = 0; d < S::kAccs; d++)
-      sts32(stage + chunk_at<S>(row, d) + lane % 4 * 4, half::pack<T>(st.o[m][d][half * 2] * n.factor, st.o[m][d][half * 2 + 1] * n.factor));
+      sts32(shared + chunk_at<S, S::kM>(warp_row + row, d) + lane % 4 * 4, half::pack<T>(st.o[m][d][half * 2] * n.factor, st.o[m][d][half * 2 + 1] * n.factor));
   }
   __syncwarp();
-  for (int e = lane; e < S::kMTiles * 16 * S::kChunks; e += 32) {
-    const int row = e / S::kChunks, c = e % S::kChunks;
-    if (warp_row + row < w.rows && c * 8 < p.head_dim) st128(at<char>(p.out) + row_offset(p, w, warp_row + row, p.out_token_stride) + c * 16, lds128(stage + chunk_at<S>(row, c)));
+  for (int e = lane; e < S::kMTiles * 16 * (S::D / 8); e += 32) {
+    const int row = e / (S::D / 8), c = e % (S::D / 8);
+    if (warp_row + row < w.rows && c * 8 < p.head_dim) st128(at<char>(p.out) + row_offset(p, w, warp_row + row, p.out_token_stride) + c * 16, lds128(shared + chunk_at<S, S::kM>(warp_row + row, c)));
   }
 }
 
@@ -48,7 +47,7 @@ template <class S> DEV void store_state(const FdDecodeParams& p, const Work& w, 
 template <class S> DEV void merge(const FdDecodeParams& p, const Work& w) {
   using T = typename S::T;
   const int lane = threadIdx.x % 32;
-  for (int r = threadIdx.x / 32; r < w.rows; r += S::kWarps) {
+  for (int r = threadIdx.x / 32; r < w.rows; r += S::kThreads / 32) {
     const int64_t slot = w.first_slot + w.row0 + r;
     float top = -INFINITY_F, sum = 0.f;
     for (int i = 0; i < w.splits; i++) top = fmaxf(top, __uint_as_float(ld64(at<char>(p.state_ml) + (slot + (int64_t)i * w.slots) * 8).x));
@@ -85,32 +84,15 @@ DEV bool last_of(uint32_t* counter, int splits) {
   return before[0] == (uint32_t)splits - 1;
 }
 
-template <class S> DEV void kernel(const FdDecodeParams& p) {
-  SHARED_BYTES(shared);
-  SHARED_ARRAY(Work, found, 1);  // not registers: the loop needs them all
-  Work& w = found[0];
-  if (threadIdx.x == 0) {
-    Work mine;
-    if (!find<S::kM>(p, mine)) mine.rows = mine.seq = mine.kv_head = 0;
-    else trim<S::kN>(p, mine);
-    mine.kv = seq_rows(kv_rows(p), mine.seq);
-    mine.k = p.k + (int64_t)mine.kv_head * p.head_stride;
-    mine.v = p.v + (int64_t)mine.kv_head * p.head_stride;
-    w = mine;
-  }
-  __syncthreads();
-  if (w.rows == 0) return;
-  State<S> st;
-  UNROLL for (int m = 0; m < S::kMTiles; m++) {
-    UNROLL for (int d = 0; d < S::kAccs; d++) st.o[m][d][0] = st.o[m][d][1] = st.o[m][d][2] = st.o[m][d][3] = 0.f;
-    st.m[m][0] = st.m[m][1] = -INFINITY_F;
-    st.l[m][0] = st.l[m][1] = 0.f;
-  }
-  attend<S>(p, w, st, smem_u32(shared));
-  if (w.splits == 0) return store_output<S>(p, w, st, smem_u32(shared));
-  store_state<S>(p, w, st);
-  if (p.flags & FD_PARTIALS) return;
-  if (last_of(at<uint32_t>(p.counters) + w.counter, w.splits)) merge<S>(p, w);
+// Thread 0 finds this CTA's work for all.
+template <class S> DEV void find_work(const FdDecodeParams& p, Work& w) {
+  Work mine;
+  if (!find<S::kM>(p, mine)) mine.rows = mine.seq = mine.kv_head = 0;
+  else trim<S::kN>(p, mine);
+  mine.kv = seq_rows(kv_rows(p), mine.seq);
+  mine.k = p.k + (int64_t)mine.kv_head * p.head_stride;
+  mine.v = p.v + (int64_t)mine.kv_head * p.head_stride;
+  w = mine;
 }
 
 }  // namespace fd::prefill
