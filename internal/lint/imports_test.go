@@ -32,6 +32,7 @@ var allowed = map[string][]string{
 	"backend/backendtest":   {"backend/ref", "ops", "plan", "attn", "weights/quant", "internal/testkit"},
 	"kernels":               {},
 	"kernels/internal/*":    {"kernels", "kernels/internal/*"}, // the build's programs
+	"kernels/primtest":      {},
 	"models/tiny":           {},
 	"internal/simd":         {},
 	"internal/simd/*":       {"internal/simd", "internal/simd/*", "weights/quant"},
