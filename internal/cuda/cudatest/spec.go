@@ -14,19 +14,19 @@ type Spec struct {
 	Attributes  map[driver.DeviceAttr]int
 }
 
-// H200 is an NVIDIA H200 SXM.
+// H200 is an NVIDIA H200 SXM, as one answers (TestDeviceAttributes compares).
 func H200() Spec {
 	return Spec{
-		Name: "NVIDIA H200", MemoryBytes: 150_754_820_096, GPCs: []int{16, 16, 16, 16, 16, 16, 18, 18},
+		Name: "NVIDIA H200", MemoryBytes: 150_109_880_320, GPCs: []int{16, 16, 16, 16, 16, 16, 18, 18},
 		Attributes: attributes(map[driver.DeviceAttr]int{
 			driver.DevCapabilityMajor: 9, driver.DevSMs: 132, driver.DevL2Bytes: 60 << 20,
-			driver.DevClockKHz: 1_980_000, driver.DevMemoryClockKHz: 3_201_000, driver.DevMemoryBusBits: 6144,
+			driver.DevClockKHz: 1_980_000, driver.DevMemoryClockKHz: 3_201_000, driver.DevMemoryBusBits: 6016,
 			driver.DevSharedPerSM: 233_472, driver.DevSharedPerBlockOptin: 232_448, driver.DevCluster: 1,
 		}),
 	}
 }
 
-// A100 is an NVIDIA A100 with 80 GB: no clusters, no programmatic launches.
+// A100 is an NVIDIA A100 with 80 GB, from its data sheet: no clusters, no programmatic launches.
 func A100() Spec {
 	return Spec{
 		Name: "NVIDIA A100-SXM4-80GB", MemoryBytes: 85_094_825_984, GPCs: []int{16, 16, 16, 16, 14, 14, 16},
@@ -66,7 +66,8 @@ func (s *Spec) blocksPerSM(k *Kernel, threads, dynamic int) int {
 	return min(n, at[driver.DevSharedPerSM]/shared)
 }
 
-// clusters is how many clusters of size blocks are resident at once, perSM blocks to an SM.
+// clusters is how many clusters of size blocks are resident at once, perSM blocks to an SM: at most, because a GPU
+// answers less (an H200 with blocks of one thread 528, 124 and 58 for clusters of 2, 8 and 16).
 func (s *Spec) clusters(perSM, size int) (n int) {
 	for _, sms := range s.GPCs {
 		n += sms * perSM / size
