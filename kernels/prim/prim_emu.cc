@@ -232,6 +232,19 @@ void want_bulk(Words& o) {
 
 void want_dependent(Words& o) { for (int l = 0; l < 32; l++) o[l] = in(l) + 1, o[32 + l] = in(l) * 7 + 1; }   // launched twice
 
+void want_wgmma(Words& o) {
+  for (int tid = 0; tid < 128; tid++)
+    for (int j = 0; j < 32; j++) {
+      const int row = tid / 32 * 16 + tid % 32 / 4 + 8 * (j / 2 % 2), column = j / 4 * 8 + 2 * (tid % 4) + j % 2;
+      int sum = 0;
+      for (int k = 0; k < 16; k++) sum += small(16 * row + k) * small(19 * k + 7 * column);
+      o[tid] += (uint32_t)((j + 1) * sum);
+      o[128 + tid] += (uint32_t)((j + 1) * (sum + 1));
+    }
+}
+void want_wgmma_f16(Words& o) { want_wgmma(o); }
+void want_wgmma_bf16(Words& o) { want_wgmma(o); }
+
 // ---- comparing. primtest/primtest.go has the same rules.
 
 bool alike(const std::string& how, uint32_t got, uint32_t want) {

@@ -2,6 +2,9 @@
 // words (package kernels/primtest). 'out' is zero at the start. Words 0..255 of 'in' are random bits, 256..511 normal floats.
 #pragma once
 #include "prim.cuh"
+#if FD_SM90
+#include "../attention/wgmma.cuh"
+#endif
 
 struct FdPrimParams { const uint32_t* in; uint32_t* out; };
 
@@ -25,7 +28,9 @@ struct FdPrimParams { const uint32_t* in; uint32_t* out; };
 #define FD_PRIM_SM90(X)                      \
   X(cluster, 8, 32, 4, 1024, 256, exact)     \
   X(bulk, 1, 64, 1, 4096, 32, exact)         \
-  X(dependent, 1, 32, 1, 0, 64, exact)
+  X(dependent, 1, 32, 1, 0, 64, exact)       \
+  X(wgmma_f16, 1, 128, 1, 18432, 256, exact) \
+  X(wgmma_bf16, 1, 128, 1, 18432, 256, exact)
 
 namespace fd {
 namespace prim {
@@ -318,6 +323,53 @@ DEV void dependent(const uint32_t* in, uint32_t* out) {
   out[l] = b + in[l];
   out[32 + l] = a * 7 + 1;
 }
+
+// Both operands by rows, then A in registers and B by columns. Each thread gives a weighted sum of its 32 results, which are integers.
+DEV int weighted(const float (&d)[32]) {
+  int sum = 0;
+  UNROLL for (int j = 0; j < 32; j++) sum += (j + 1) * (int)d[j];
+  return sum;
+}
+
+template <class T> DEV void wgmma(const uint32_t* in, uint32_t* out) {
+  SHARED_BYTES(smem);
+  const uint32_t a = smem_u32(smem), b = a + 8192, c = a + 16384;
+  const int tid = (int)threadIdx.x, g = tid % 32 / 4, t = tid % 4, row = tid / 32 * 16 + g;
+  auto A = [&](int i, int k) { return small(in, 16 * i + k); };
+  auto B = [&](int k, int j) { return small(in, 19 * k + 7 * j); };
+  auto element = [&](uint32_t panel, int r, int column) { return (T*)(smem + (panel - a) + r * 128 + ((column / 8 ^ (r & 7)) * 16) + column % 8 * 2); };
+  for (int i = tid; i < 64 * 64; i += 128) {        // the sum runs over columns 16..31 of A and B, the others must not matter
+    const int r = i / 64, column = i % 64;
+    const bool used = column >= 16 && column < 32;
+    from_float(*element(a, r, column), used ? A(r, column - 16) : 100.f);
+    from_float(*element(b, r, column), used ? B(column - 16, r) : 100.f);
+    if (r < 16) from_float(*element(c, r, column), B(r, column));
+  }
+  fence_async();
+  __syncthreads();
+  float d[32], e[32];
+  UNROLL for (int j = 0; j < 32; j++) { d[j] = 0.f; e[j] = 1.f; }
+  uint32_t regs[4];
+  UNROLL for (int i = 0; i < 4; i++) {
+    T lo, hi;
+    from_float(lo, A(row + 8 * (i & 1), 2 * t + 8 * (i >> 1)));
+    from_float(hi, A(row + 8 * (i & 1), 2 * t + 8 * (i >> 1) + 1));
+    regs[i] = lo.bits | (uint32_t)hi.bits << 16;
+  }
+  wgmma_pin(d);
+  wgmma_pin(e);
+  wgmma_fence();
+  wgmma_rows<T, 32>(d, rows_desc(a, 32), rows_desc(b, 32), false);
+  wgmma_columns<T, 32>(e, regs, columns_desc(c, 0, 2048));
+  wgmma_commit();
+  if (!MUTANT(prim_no_wgmma_wait)) wgmma_wait<0>(); else wgmma_wait<1>();
+  wgmma_pin(d);
+  wgmma_pin(e);
+  out[tid] = (uint32_t)weighted(d);
+  out[128 + tid] = (uint32_t)weighted(e);
+}
+DEV void wgmma_f16(const uint32_t* in, uint32_t* out) { wgmma<f16>(in, out); }
+DEV void wgmma_bf16(const uint32_t* in, uint32_t* out) { wgmma<bf16>(in, out); }
 #endif
 
 }  // namespace prim

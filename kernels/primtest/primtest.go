@@ -73,7 +73,7 @@ func parse(words []string) (Test, error) {
 		t.Want = append(t.Want, uint32(v))
 	}
 	t.Dependent = t.Name == "dependent"
-	t.SM90 = t.Dependent || t.ClusterBlocks > 1 || t.Name == "bulk"
+	t.SM90 = t.Dependent || t.ClusterBlocks > 1 || t.Name == "bulk" || strings.HasPrefix(t.Name, "wgmma")
 	return t, nil
 }
 
