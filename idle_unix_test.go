@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/flashdecode/flashdecode"
+	"github.com/flashdecode/flashdecode/internal/testkit"
 )
 
 // processorTime is what this process has used of all processors.
@@ -26,6 +27,7 @@ func processorTime(t *testing.T) time.Duration {
 // goroutines take. How long it takes to get there depends on the machine, so one quiet interval in a minute is enough:
 // workers that never park never have one.
 func TestIdle(t *testing.T) {
+	testkit.SkipEmulated(t, "the time that the processor spends is the emulator's")
 	m := embedded(t, flashdecode.Threads(4))
 	quiet := func(what string) {
 		t.Helper()

@@ -104,6 +104,7 @@ func requests(rng *rand.Rand, n int) []engine.Request {
 // TestStackInvariance: many sequences at once, over a cache so small that they preempt each other, with prefixes from
 // the cache, yield the same bits as each alone on a cache of its own.
 func TestStackInvariance(t *testing.T) {
+	testkit.SkipEmulated(t, "half a minute for what TestBatchInvariance shows there, too")
 	for i, name := range []string{"llama", "mistral", "qwen2", "qwen3", "gemma3"} {
 		for _, level := range levels() {
 			for _, kvType := range []quant.Type{quant.F16, quant.F32} {

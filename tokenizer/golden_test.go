@@ -179,7 +179,7 @@ func TestPreTokenizersAgainstTokenizers(t *testing.T) {
 
 func TestByteLevelAgainstTokenizers(t *testing.T) {
 	texts := load[goldenTexts](t, "texts.json.gz").Texts
-	if raceEnabled {
+	if testing.Short() { // the race detector and emulators are ten times slower
 		texts = texts[:150]
 	}
 	g := load[goldenByteLevel](t, "bytelevel.json.gz")

@@ -314,7 +314,7 @@ func TestMergersAgree(t *testing.T) {
 // TestLongRuns would not end if anything were quadratic: a million steps each take a million more.
 func TestLongRuns(t *testing.T) {
 	size := 1 << 20
-	if raceEnabled {
+	if testing.Short() { // the race detector and emulators are ten times slower
 		size = 1 << 12
 	}
 	bl := load[goldenByteLevel](t, "bytelevel.json.gz")
