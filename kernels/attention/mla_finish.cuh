@@ -171,11 +171,12 @@ template <class T> DEV void kernel(const FdDecodeParams& p) {
   SHARED_BYTES(shared);
   SHARED_ARRAY(Shared, shared_state, 1);
   Shared& s = shared_state[0];
+  if (threadIdx.x == 0) init_barriers(s);
+  pdl_wait();  // in a chain of dependent launches all of the above overlaps the kernel before
   if (threadIdx.x == 0) {
     Work w;
     if (!find(p, w)) w.rows = 0;
     s.work = w;
-    init_barriers(s);
   }
   __syncthreads();
   const Work& w = s.work;
@@ -190,6 +191,7 @@ template <class T> DEV void kernel(const FdDecodeParams& p) {
     Output o;
     Row rows[2];
     consume<T>(p, s, smem_u32(shared), group, o, rows);
+    pdl_launch();
     if (w.splits == 1) store_output<T>(p, w, o, rows, group);
     else store_state(p, o, rows, group);
     registers_dec<168>();

@@ -93,7 +93,7 @@ template <class S> DEV void attend(const FdDecodeParams& p, const Work& w, State
       scores<S>(s, q + warp_row * S::kRowBytes, k + now);
       shape_scores<S>(p, w, s, tile, warp_row, common);
       Shrink<S> shrink;
-      softmax<S, true>(st, s, shrink);
+      softmax<S, true>(st, s, shrink, factor_of(p));
       pack_weights<S>(weights, s);
     }
     if (!MUTANT(prefill_wait_short)) cp_wait<1>(); else cp_wait<2>();

@@ -58,7 +58,7 @@ template <class S> struct State {
 };
 template <class S> using Scores = float[S::kMTiles][S::kScores][4];
 
-// cap * tanh(s / cap), both in units of log2. As 1 - 2 / (e^2x + 1): exact at both ends, where tanh.approx is off by 2^-11 of cap.
+// cap * tanh(x) with s * inverse = 2 * log2(e) * x. As 1 - 2 / (e^2x + 1): exact at both ends, where tanh.approx is off by 2^-11 of cap.
 DEV float soft_cap(float s, float cap, float inverse) {
   return cap * (1.f - 2.f * rcp(ex2(s * inverse) + 1.f));
 }
@@ -70,12 +70,11 @@ template <class S> DEV Span common_span(const FdDecodeParams& p, const Work& w, 
   return Span{b.lo, min(a.hi, w.end - 1)};
 }
 
-// Scales, caps and masks the scores of the tile that starts at token tile.
+// Caps and masks the scores of the tile that starts at token tile. They are logits in log2 once multiplied by factor.
+DEV float factor_of(const FdDecodeParams& p) { return p.softcap > 0.f ? 1.f : p.scale_log2; }
 template <class S> DEV void shape_scores(const FdDecodeParams& p, const Work& w, Scores<S>& s, int tile, int warp_row, Span common) {
-  const float scale = p.scale_log2;
-  UNROLL for (int m = 0; m < S::kMTiles; m++) UNROLL for (int n = 0; n < S::kScores; n++) UNROLL for (int i = 0; i < 4; i++) s[m][n][i] *= scale;
   if (p.softcap > 0.f) {
-    const float cap = p.softcap * 1.4426950408889634f, inverse = 2.f * 1.4426950408889634f / cap;
+    const float cap = p.softcap * 1.4426950408889634f, inverse = p.scale_log2 * 2.f / p.softcap;
     UNROLL for (int m = 0; m < S::kMTiles; m++) UNROLL for (int n = 0; n < S::kScores; n++) UNROLL for (int i = 0; i < 4; i++) s[m][n][i] = soft_cap(s[m][n][i], cap, inverse);
   }
   if (common.lo <= tile && tile + S::kN - 1 <= common.hi) return;
@@ -90,20 +89,20 @@ template <class S> DEV void shape_scores(const FdDecodeParams& p, const Work& w,
   }
 }
 
-// Online softmax: s becomes exp2(s - m), l moves to the new m, and o has to, by shrink: now, or later with rescale. m stays -inf while a row has seen nothing.
+// Online softmax: s becomes exp2(factor * s - m), l moves to the new m, and o has to, by shrink: now, or later with rescale. m stays -inf while a row has seen nothing.
 template <class S> using Shrink = float[S::kMTiles][2];
-template <class S, bool kNow> DEV void softmax(State<S>& st, Scores<S>& s, Shrink<S>& shrinks) {
+template <class S, bool kNow> DEV void softmax(State<S>& st, Scores<S>& s, Shrink<S>& shrinks, float factor) {
   UNROLL for (int m = 0; m < S::kMTiles; m++) UNROLL for (int half = 0; half < 2; half++) {
-    float top = st.m[m][half];
+    float top = -INFINITY_F;
     UNROLL for (int n = 0; n < S::kScores; n++) top = max3(top, s[m][n][half * 2], s[m][n][half * 2 + 1]);
     top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
-    top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
+    top = fmaxf(st.m[m][half], factor * fmaxf(top, __shfl_xor_sync(~0u, top, 2)));
     const float base = top == -INFINITY_F ? 0.f : top, shrink = ex2(st.m[m][half] - base);  // all masked: -inf - -inf would be NaN
     st.m[m][half] = top;
     float sum = 0.f;
     UNROLL for (int n = 0; n < S::kScores; n++) UNROLL for (int i = 0; i < 2; i++) {
       float& x = s[m][n][half * 2 + i];
-      x = ex2(x - base);
+      x = ex2(fmaf(x, factor, -base));
       sum += x;
     }
     st.l[m][half] = MUTANT(prefill_sum_not_rescaled) ? st.l[m][half] + sum : st.l[m][half] * shrink + sum;

@@ -85,6 +85,7 @@ template <class S> DEV void consume(const FdDecodeParams& p, const GroupShared& 
   const int warp_row = threadIdx.x / 32 * 16, n = (w.end - w.first + S::kN - 1) / S::kN;
   const Span common = common_span<S>(p, w, warp_row);
   const bool turns = s.both();
+  const float factor = factor_of(p);
   auto& o = (float(&)[4 * S::kAccs])st.o;
   Weights<S> weights;
   Shrink<S> shrink;
@@ -96,7 +97,7 @@ template <class S> DEV void consume(const FdDecodeParams& p, const GroupShared& 
     wgmma_pin((float(&)[4 * S::kScores])x);
     give_back(s.k_empty);
     shape_scores<S>(p, w, x, w.first, warp_row, common);
-    softmax<S, false>(st, x, shrink);
+    softmax<S, false>(st, x, shrink, factor);
     pack_weights<S>(weights, x);
   }
   if (turns && group == 1 && n > 1) bar_arrive(kBarTurn, 256);
@@ -110,7 +111,7 @@ template <class S> DEV void consume(const FdDecodeParams& p, const GroupShared& 
     wgmma_pin((float(&)[4 * S::kScores])x);
     give_back(s.k_empty + i % 2);
     shape_scores<S>(p, w, x, w.first + i * S::kN, warp_row, common);
-    softmax<S, false>(st, x, shrink);
+    softmax<S, false>(st, x, shrink, factor);
     wgmma_wait<0>();
     wgmma_pin(o);
     if (!MUTANT(prefill_wg_not_given_back)) give_back(s.v_empty + (i - 1) % 2);

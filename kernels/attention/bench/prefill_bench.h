@@ -26,7 +26,7 @@ static Kernel load(const std::string& unit, const std::string& name, int shared_
   if (shared_bytes) CK(cudaFuncSetAttribute((const void*)k, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
   return (Kernel)k;
 }
-struct Prefill { int D; bool f16; Kernel fn; };
+struct Prefill { int D; bool f16, wg; Kernel fn; };
 static std::vector<Prefill> prefills;
 static Kernel mla_bf16, mla_f16;
 
@@ -37,7 +37,7 @@ struct Case {
   std::string name;
   std::vector<int> len, q_len;
   int kv_heads = 8, group = 4, dim = 128, page = 16;
-  bool mla = false, f16 = false, causal = true, sinks = false, resident = false;
+  bool mla = false, wg = false, f16 = false, causal = true, sinks = false, resident = false, pdl = false;
   Mode mode = TABLE;
   int left = -1, right = -1, splits = 1, chunk = 0;
   float softcap = 0, q_scale = 1;
@@ -130,13 +130,19 @@ static void launch(const Case& c, const FdDecodeParams& p) {
     grid = dim3(c.splits, (c.longest_q() * c.group + 63) / 64, c.len.size());
   } else {
     int D = 0;
-    for (auto& k : prefills) if (k.f16 == c.f16 && k.D >= c.dim && !fn) { fn = k.fn; D = k.D; }
-    block = fd_prefill_warps(D) * 32; shared = fd_prefill_shared_bytes(D);
+    for (auto& k : prefills) if (k.f16 == c.f16 && k.wg == c.wg && k.D >= c.dim && !fn) { fn = k.fn; D = k.D; }
+    block = c.wg ? FD_PREFILL_WG_THREADS : fd_prefill_warps(D) * 32; shared = c.wg ? fd_prefill_wg_shared_bytes(D) : fd_prefill_shared_bytes(D);
     const int tokens = fd_prefill_rows(D) / c.group;
     grid = c.item_splits.empty() ? dim3((c.longest_q() + tokens - 1) / tokens, c.kv_heads, c.len.size()) : dim3(p.splits, 1, 1);
   }
   void* args[] = {(void*)&p};
-  if (c.resident) CK(cudaLaunchCooperativeKernel(fn, grid, block, args, shared, st));
+  if (c.pdl) {  // resident as well: the blocks of a launch start only when all of the one before run, and end without help
+    cudaLaunchConfig_t config{};
+    cudaLaunchAttribute a{};
+    a.id = cudaLaunchAttributeProgrammaticStreamSerialization; a.val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = grid; config.blockDim = block; config.dynamicSmemBytes = shared; config.stream = st; config.attrs = &a; config.numAttrs = 1;
+    CK(cudaLaunchKernelExC(&config, fn, args));
+  } else if (c.resident) CK(cudaLaunchCooperativeKernel(fn, grid, block, args, shared, st));
   else CK(cudaLaunchKernel(fn, grid, block, args, shared, st));
 }
 

@@ -1,4 +1,4 @@
-// Device check and timing of append, copy, prefill and mla: prefill_check check|prefill|mla|append. One JSON line a case. Needs
+// Device check and timing of append, copy, prefill and mla: prefill_check check|check_mla|prefill|prefill_wg|prefill_brief|mla|mla_brief|mla_profile|append. One JSON line a case. Needs
 // only a driver to run. Times: µs a launch, median of 11 graph replays that rotate over 512 MB of cache where it is the bound.
 #include "prefill_bench.h"
 
@@ -127,22 +127,23 @@ static void run_check(const Case& c, int most = 400, int runs = 3) {
   check(c, p, most, runs);
 }
 
-static void check_prefill() {
+static void check_prefill(bool wg) {
+  auto run = [&](Case c, int most = 400) { c.wg = wg; if (wg) c.name += " wg"; run_check(c, most); };
   for (bool f16 : {false, true}) for (int d : {64, 96, 128, 256, 80}) {
-    run_check({.name = "prefill d" + std::to_string(d), .len = {1, 63, 64, 65, 300, 0}, .q_len = {1, 63, 64, 65, 129, 0}, .kv_heads = 2, .group = 3, .dim = d, .f16 = f16});
-    run_check({.name = "mixed d" + std::to_string(d), .len = {1000, 300, 17, 5000}, .q_len = {1, 129, 4, 1}, .kv_heads = 2, .group = 7, .dim = d, .f16 = f16, .sinks = true, .item_splits = {4, 1, 2, 9}});
+    run({.name = "prefill d" + std::to_string(d), .len = {1, 63, 64, 65, 300, 0}, .q_len = {1, 63, 64, 65, 129, 0}, .kv_heads = 2, .group = 3, .dim = d, .f16 = f16});
+    run({.name = "mixed d" + std::to_string(d), .len = {1000, 300, 17, 5000}, .q_len = {1, 129, 4, 1}, .kv_heads = 2, .group = 7, .dim = d, .f16 = f16, .sinks = true, .item_splits = {4, 1, 2, 9}});
   }
   for (Mode m : {CONTIGUOUS, TABLE, FLAT}) for (int page : {1, 5, 16, 64})
-    run_check({.name = "prefill mode " + std::to_string(m) + " page " + std::to_string(page), .len = {777, 100}, .q_len = {333, 100}, .page = page, .mode = m});
+    run({.name = "prefill mode " + std::to_string(m) + " page " + std::to_string(page), .len = {777, 100}, .q_len = {333, 100}, .page = page, .mode = m});
   const Case base{.name = "", .len = {900, 200}, .q_len = {300, 200}};
-  auto with = [&](const char* n, auto f) { Case c = base; c.name = std::string("prefill ") + n; f(c); run_check(c); };
+  auto with = [&](const char* n, auto f) { Case c = base; c.name = std::string("prefill ") + n; f(c); run(c); };
   with("window", [](Case& c) { c.left = 100; });
   with("not causal, both windows", [](Case& c) { c.causal = false; c.left = 50; c.right = 20; });
   with("softcap", [](Case& c) { c.softcap = 5; c.q_scale = 5; });
   with("sinks", [](Case& c) { c.sinks = true; });
   with("large logits", [](Case& c) { c.q_scale = 3e4; });
   with("more queries than tokens", [](Case& c) { c.len = {100, 0}; });
-  run_check({.name = "prefill long", .len = {40000}, .q_len = {2000}, .page = 16}, 100);
+  run({.name = "prefill long", .len = {40000}, .q_len = {2000}, .page = 16}, 100);
 }
 
 static void check_mla() {
@@ -160,10 +161,12 @@ static void check_mla() {
   run_check({.name = "mla batch", .len = std::vector<int>(32, 4000), .q_len = std::vector<int>(32, 1), .group = 128, .dim = 576, .page = 64, .mla = true}, 300, 5);
 }
 
-static void time_prefill() {
+static void time_prefill(bool wg, bool brief) {
   fill<<<2048, 256, 0, st>>>((uint16_t*)pool, kPool / 2, false, 1);
   fill<<<512, 256, 0, st>>>((uint16_t*)q, kQ / 2, false, 1);
-  auto one = [&](const Case& c) {
+  auto one = [&](Case c) {
+    c.wg = wg;
+    if (wg) c.name += " wg";
     const FdDecodeParams p = prepare(c);
     double flop = 0;
     for (size_t b = 0; b < c.len.size(); b++) for (int i = 0; i < c.q_len[b]; i++) flop += 4.0 * c.heads() * c.dim * (c.len[b] - c.q_len[b] + i + 1);
@@ -172,6 +175,7 @@ static void time_prefill() {
     fflush(stdout);
   };
   for (int n : {512, 1024, 2048, 4096, 8192, 16384}) one({.name = "causal", .len = {n}, .q_len = {n}});
+  if (brief) return;
   for (int d : {64, 96, 256}) one({.name = "causal", .len = {4096}, .q_len = {4096}, .dim = d});
   one({.name = "causal", .len = {8192}, .q_len = {8192}, .page = 64});
   one({.name = "causal contiguous", .len = {8192}, .q_len = {8192}, .page = 8192, .mode = CONTIGUOUS});
@@ -185,21 +189,45 @@ static void time_prefill() {
   one({.name = "the chunk alone", .len = {4096}, .q_len = {2048}});
 }
 
-static void time_mla() {
+// Where the time of a CTA goes, for builds of mla that leave clock stamps at mailbox; the shipped ones do not.
+static void profile_mla() {
   fill<<<2048, 256, 0, st>>>((uint16_t*)pool, kPool / 2, false, 0.3f);
   fill<<<512, 256, 0, st>>>((uint16_t*)q, kQ / 2, false, 1);
-  auto one = [&](int B, int heads, int q_len, int n, int splits, bool resident) {
-    const Case c{.name = "mla", .len = std::vector<int>(B, n), .q_len = std::vector<int>(B, q_len), .group = heads, .dim = 576, .page = 64, .mla = true, .resident = resident, .splits = splits};
+  for (int n : {1024, 4096, 16384, 32768}) for (int splits : {16, 32, 64, 66}) {
+    if (splits * 64 > n) continue;
+    const Case c{.name = "mla", .len = {n}, .q_len = {1}, .group = 128, .dim = 576, .page = 64, .mla = true, .resident = true, .splits = splits};
+    FdDecodeParams p = prepare(c);
+    p.mailbox = dev(scratch);
+    graph_us([&](int i) { launch(c, at_set(c, p, i)); }, 20);
+    std::vector<unsigned long long> t(splits * 2 * 8);
+    CK(cudaMemcpy(t.data(), scratch, t.size() * 8, cudaMemcpyDeviceToHost));
+    double sum[8] = {};
+    for (size_t i = 0; i < t.size(); i += 8) for (int k = 1; k < 8; k++) sum[k] += (double)(t[i + k] - t[i + k - 1]) / (splits * 2);
+    printf("{\"kind\":\"mla_profile\",\"N\":%d,\"splits\":%d,\"clocks\":{\"found\":%.0f,\"q\":%.0f,\"first S\":%.0f,\"loop\":%.0f,\"stored\":%.0f,\"all arrived\":%.0f,\"merged\":%.0f}}\n", n, splits, sum[1], sum[2], sum[3], sum[4], sum[5], sum[6], sum[7]);
+  }
+}
+
+static void time_mla(bool brief) {
+  fill<<<2048, 256, 0, st>>>((uint16_t*)pool, kPool / 2, false, 0.3f);
+  fill<<<512, 256, 0, st>>>((uint16_t*)q, kQ / 2, false, 1);
+  auto one = [&](int B, int heads, int q_len, int n, int splits, bool resident, bool pdl = false) {
+    const Case c{.name = "mla", .len = std::vector<int>(B, n), .q_len = std::vector<int>(B, q_len), .group = heads, .dim = 576, .page = 64, .mla = true, .resident = resident, .pdl = pdl, .splits = splits};
     const FdDecodeParams p = prepare(c);
     const double mb = c.kv_bytes() / 1048576.0;
     const float us = graph_us([&](int i) { launch(c, at_set(c, p, i)); }, (int)std::min(200., std::max(8., 512 / mb)));
-    printf("{\"kind\":\"mla\",\"B\":%d,\"hq\":%d,\"sq\":%d,\"N\":%d,\"MB\":%.1f,\"splits\":%d,\"resident\":%d,\"us\":%.2f,\"TFLOPS\":%.1f}\n", B, heads, q_len, n, mb, splits, resident, us,
+    printf("{\"kind\":\"mla\",\"B\":%d,\"hq\":%d,\"sq\":%d,\"N\":%d,\"MB\":%.1f,\"splits\":%d,\"resident\":%d,\"pdl\":%d,\"us\":%.2f,\"TFLOPS\":%.1f}\n", B, heads, q_len, n, mb, splits, resident, pdl, us,
            2.0 * B * heads * q_len * n * (576 + 512) / us / 1e6);
     fflush(stdout);
   };
+  if (brief) {
+    for (int n : {4096, 16384, 32768}) for (int splits : {32, 64, 66}) one(1, 128, 1, n, std::min(splits, n / 64), true);
+    one(8, 128, 1, 4096, 8, true);
+    one(128, 128, 1, 4096, 1, false);
+    one(128, 16, 1, 4096, 1, false);
+    return;
+  }
   for (int n : {1024, 4096, 16384, 32768, 131072}) {
-    for (int splits : {16, 22, 32, 44, 64, 66}) if (splits * 64 <= n) one(1, 128, 1, n, splits, true);
-    one(1, 128, 1, n, 16, false);
+    for (int splits : {8, 16, 32, 48, 64, 66}) if (splits * 64 <= n) for (bool pdl : {false, true}) one(1, 128, 1, n, splits, true, pdl);
     for (int splits : {32, 64, 128, 132}) if (splits * 64 <= n) one(1, 16, 1, n, splits, true);
   }
   for (int splits : {4, 8}) one(8, 128, 1, 4096, splits, true);
@@ -224,17 +252,23 @@ int main(int argc, char** argv) {
   upload(sinks, s);
   for (bool f16 : {false, true}) for (int d : {64, 96, 128, 256}) {
     const std::string t = f16 ? "f16" : "bf16";
-    prefills.push_back({d, f16, load("prefill_" + t, "fd_prefill_" + t + "_d" + std::to_string(d), fd_prefill_shared_bytes(d))});
+    prefills.push_back({d, f16, false, load("prefill_" + t, "fd_prefill_" + t + "_d" + std::to_string(d), fd_prefill_shared_bytes(d))});
+    prefills.push_back({d, f16, true, load("prefill_wg", "fd_prefill_wg_" + t + "_d" + std::to_string(d), fd_prefill_wg_shared_bytes(d))});
   }
   mla_bf16 = load("mla", "fd_mla_bf16", FD_MLA_SHARED_BYTES); mla_f16 = load("mla", "fd_mla_f16", FD_MLA_SHARED_BYTES);
   if (what == "check") {
     for (bool i : {false, true}) { check_append("bf16", load("append", "fd_append_bf16_bf16"), false, i); check_append("e4m3", load("append", "fd_append_bf16_e4m3"), true, i); check_append("any", load("append", "fd_append_bf16_bf16_any"), false, i); }
     check_copy();
-    check_prefill();
+    check_prefill(false);
+    check_prefill(true);
   }
   if (what == "check_mla") check_mla();
-  if (what == "prefill") time_prefill();
-  if (what == "mla") time_mla();
+  if (what == "prefill") time_prefill(false, false);
+  if (what == "prefill_wg") time_prefill(true, false);
+  if (what == "prefill_brief") time_prefill(true, true);
+  if (what == "mla") time_mla(false);
+  if (what == "mla_brief") time_mla(true);
+  if (what == "mla_profile") profile_mla();
   if (what == "append") time_append();
   CK(cudaDeviceSynchronize());
   printf("{\"part\":\"%s\",\"failures\":%d}\n", what.c_str(), failures);
