@@ -140,10 +140,42 @@ void options(emu::Suite& s) {
   add_all<Bf64>(s, "large logits", c);
 }
 
+// A chain of dependent launches: the kernel before writes q and the newest token, the kernels copy the others before it is done.
+template <class S, int COMBINE> void add_chain(emu::Suite& s, const std::string& name, Call call) {
+  call.early = true;
+  s.add(name, [=](Test& t) {
+    Rig<S> rig(t, call);
+    emu::Launch how;
+    how.grid = {(unsigned)call.P, (unsigned)call.kv_heads, (unsigned)(rig.B << rig.p.row_tiles_log2)};
+    how.block = {S::THREADS};
+    how.shared_bytes = fd_decode_smem(S::ROW, S::D, S::N, S::W, S::STAGES);
+    if (COMBINE == CLUSTER) how.cluster = call.P;
+    how.cooperative = COMBINE == MAILBOX;
+    how.dependent = true;
+    emu::launch({.grid = {1}, .block = {32}}, rig.hide());
+    for (int i = 0; i < 2; i++) emu::launch(how, [&] { decode<S, COMBINE, FAST>(rig.p); });
+    emu::sync();
+    rig.check(t);
+    rig.check_clean(t);
+  });
+}
+
+void chains(emu::Suite& s) {
+  Call c = call({150, 0, 16, 17});
+  c.P = 4;
+  add_chain<Plain<Fp64>, CLUSTER>(s, "chain/cluster", c);
+  add_chain<Plain<Fp64>, MAILBOX>(s, "chain/mailbox", c);
+  c.chunk = 3;
+  add_chain<Plain<Fp64>, CHUNK>(s, "chain/chunk", c);
+  add_chain<Fp64, CHUNK>(s, "chain/chunk with options", c);
+  add_chain<Plain<E128>, CHUNK>(s, "chain/chunk e4m3", c);
+}
+
 }  // namespace
 
 void emu::cases(emu::Suite& s) {
   lengths(s);
+  chains(s);
   options(s);
   shapes(s);
   addressing(s);

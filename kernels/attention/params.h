@@ -137,6 +137,39 @@ typedef struct FdNaiveParams {
   int32_t batch, pad;
 } FdNaiveParams;
 
+// fd_plan: package plan's Plan on the device, from device lengths; one CTA of FD_PLAN_THREADS, no dynamic shared memory. The
+// fields mirror plan.Shape, plan.Limits and plan.Policy; the result is the same, item for item. Scratch: fd_plan_scratch.
+enum {
+  FD_PLAN_THREADS = 512,
+  // plan.Mode
+  FD_PLAN_AUTO = 0, FD_PLAN_NONE = 1, FD_PLAN_FIXED = 2, FD_PLAN_SPLITS = 3,
+  // FdPlanHeader.status
+  FD_PLAN_OK = 0,
+  FD_PLAN_BAD_LENGTH = 1,  // a length is negative or beyond 2^30: see bad_seq
+  FD_PLAN_TOO_LARGE = 2,   // more units, items, merges or states than there is room for, or costs beyond int64
+};
+typedef struct FdPlanParams {
+  uint64_t kv_len, q_indptr;           // int32 [batch], int32 [batch+1]; q_indptr 0: q_len each
+  uint64_t items, merges, header;      // FdItem [item_capacity], FdMergeItem [merge_capacity], FdPlanHeader
+  uint64_t scratch;
+  int32_t batch, q_len, window_left, causal;
+  int32_t kv_heads, group, head_dim, value_dim;  // value_dim: as head_dim if they are equal, never 0
+  int32_t page_size, token_bytes, mode, n;
+  int32_t unit_capacity, item_capacity, merge_capacity, state_capacity;
+  int64_t workers;                     // SMs * ctas_per_sm
+  int64_t ctas_per_sm, max_splits, max_waves, min_tokens, q_tile, jitter_pct, item_ns, merge_ns, merge_fan_in;
+  int64_t worker_bytes_per_us, shared_bytes_per_us, macs_per_us, merge_bytes_per_us;
+} FdPlanParams;
+typedef struct FdPlanHeader {          // with a status other than FD_PLAN_OK all counts are 0
+  int32_t item_count, merge_count, states, status;
+  int32_t bad_seq, splits, units, pad;
+} FdPlanHeader;
+typedef struct FdPlanUnit {            // scratch
+  int32_t seq, row, rows, first, end, first_page, pages, splits, chunk, max_splits;
+  int32_t item, merge, state, pad;     // first of each
+  int64_t token_ps, state_ns;
+} FdPlanUnit;
+
 // ---- launch arithmetic, shared by host and kernels
 
 #if defined(__CUDACC__)
@@ -188,6 +221,9 @@ FD_HD int fd_decode_stages(int row_bytes, int W) {
 FD_HD uint32_t fd_decode_smem(int row_bytes, int D, int N, int W, int stages) {
   int box = N * fd_row_f4(D) > 32 * W ? N * fd_row_f4(D) : 32 * W;
   return (uint32_t)(W * stages * 32 * row_bytes + W * N * 8 + box * 16 + 256 * 8 + 16);
+}
+FD_HD uint64_t fd_plan_scratch(int unit_capacity, int item_capacity) {
+  return (uint64_t)unit_capacity * sizeof(FdPlanUnit) + (uint64_t)item_capacity * (sizeof(FdItem) + 1) + 16;
 }
 #undef FD_HD
 #endif

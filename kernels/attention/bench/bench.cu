@@ -29,6 +29,18 @@ const std::vector<Variant>& variants() {
   return all;
 }
 
+void* kernel(const char* unit, const std::string& name) {
+  const char* dir = getenv("FD_CUBINS");
+  cudaLibrary_t lib;
+  cudaKernel_t k;
+  if (cudaLibraryLoadFromFile(&lib, (std::string(dir ? dir : ".device") + "/" + unit + ".cubin").c_str(), nullptr, nullptr, 0, nullptr, nullptr, 0)) {
+    (void)cudaGetLastError();
+    return nullptr;
+  }
+  CK(cudaLibraryGetKernel(&k, lib, name.c_str()));
+  return k;
+}
+
 Machine::Machine() {
   cudaDeviceProp pr;
   CK(cudaGetDeviceProperties(&pr, 0));
@@ -289,7 +301,7 @@ bool supports(const Case& c, const Plan& pl) {
   return pairs * pl.P <= 132;
 }
 
-void launch(const Machine& m, const Case& c, const Plan& pl, FdDecodeParams p) {
+static void complete(const Case& c, const Plan& pl, FdDecodeParams& p) {
   const Variant& v = *pl.v;
   const int rows = std::min(most_rows(c), v.N);
   p.row_tiles_log2 = fd_ceil_log2(row_tiles(c, v));
@@ -300,6 +312,11 @@ void launch(const Machine& m, const Case& c, const Plan& pl, FdDecodeParams p) {
   p.box_stride = fd_box_bytes(std::max(rows, 1), v.D, pl.P, p.slice_log2);
   p.fresh_tokens = 1;
   p.flags = fd_decode_flags(p.flags | (pl.early ? FD_EARLY_KV : 0) | (pl.partials ? FD_PARTIALS : 0), p.q_len, p.window_left, p.window_right, p.q_indptr, p.table_indptr, p.seq_base, p.items);
+}
+
+void launch(const Machine& m, const Case& c, const Plan& pl, FdDecodeParams p) {
+  const Variant& v = *pl.v;
+  complete(c, pl, p);
   cudaLaunchConfig_t cfg = {};
   cfg.gridDim = dim3(pl.P, c.kv_heads, c.batch() << p.row_tiles_log2);
   cfg.blockDim = dim3(32 * v.W);
@@ -323,6 +340,48 @@ void launch(const Machine& m, const Case& c, const Plan& pl, FdDecodeParams p) {
   }
   void* args[] = {&p};
   CK(cudaLaunchKernelExC(&cfg, v.fn, args));
+}
+
+// start launches a plain kernel, as a dependent one if pdl.
+static void start(const Machine& m, void* k, dim3 grid, int threads, void* params, bool pdl) {
+  cudaLaunchConfig_t cfg = {};
+  cfg.gridDim = grid;
+  cfg.blockDim = dim3(threads);
+  cfg.stream = m.stream;
+  cudaLaunchAttribute at[1];
+  at[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  at[0].val.programmaticStreamSerializationAllowed = 1;
+  cfg.attrs = at;
+  cfg.numAttrs = pdl ? 1 : 0;
+  void* args[] = {params};
+  CK(cudaLaunchKernelExC(&cfg, k, args));
+}
+
+void launch_merge(const Machine& m, const Case& c, const Plan& pl, FdDecodeParams p) {
+  static std::vector<std::pair<std::string, void*>> known;
+  const std::string name = std::string("fd_merge_states_") + (c.kv == F16 ? "f16" : "bf16") + "_d" + std::to_string(pl.v->D);
+  void* k = nullptr;
+  for (auto& e : known) if (e.first == name) k = e.second;
+  if (!k) known.push_back({name, k = kernel("merge", name)});
+  complete(c, pl, p);
+  start(m, k, dim3((p.state_rows * pl.v->D / 4 + FD_MERGE_F4 - 1) / FD_MERGE_F4, c.kv_heads, c.batch() << p.row_tiles_log2), 128, &p, pl.pdl);
+}
+
+void launch_naive(const Machine& m, const Case& c, const FdDecodeParams& p) {
+  static void *scores[3], *values[3], *softmax = kernel("naive", "fd_naive_softmax");
+  if (!scores[c.kv]) {
+    scores[c.kv] = kernel("naive", std::string("fd_naive_scores_") + kind_name(c.kv));
+    values[c.kv] = kernel("naive", std::string("fd_naive_values_") + kind_name(c.kv));
+  }
+  FdNaiveParams n = {};
+  n.d = p;
+  n.scores = (uint64_t)m.scratch;
+  n.room = c.room();
+  n.batch = c.batch();
+  const unsigned heads = c.q_heads(), tokens = (unsigned)c.q_tokens();
+  start(m, scores[c.kv], dim3((c.longest() + FD_NAIVE_TOKENS - 1) / FD_NAIVE_TOKENS + 1, heads, tokens), 128, &n, false);
+  start(m, softmax, dim3(heads, tokens), 256, &n, false);
+  start(m, values[c.kv], dim3(heads, tokens), 256, &n, false);
 }
 
 float graph_us(Machine& m, const std::function<void(int)>& f, int n) {

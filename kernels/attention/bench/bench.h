@@ -37,6 +37,7 @@ struct Variant {
   int smem() const { return fd_decode_smem(row_bytes(), D, N, W, fd_decode_stages(row_bytes(), W)); }
 };
 const std::vector<Variant>& variants();
+void* kernel(const char* unit, const std::string& name);  // of another cubin; null if it was not built
 
 enum Addressing { TABLE, CSR, CONTIGUOUS, FLAT };
 
@@ -92,5 +93,7 @@ void fill_kv(Machine& m, const Case& c, const FdDecodeParams& p);     // valid t
 void fill_pool(Machine& m, Kind kv, size_t bytes);                    // all of it random
 bool supports(const Case& c, const Plan& pl);
 void launch(const Machine& m, const Case& c, const Plan& pl, FdDecodeParams p);
+void launch_merge(const Machine& m, const Case& c, const Plan& pl, FdDecodeParams p);  // after a launch with partials
+void launch_naive(const Machine& m, const Case& c, const FdDecodeParams& p);
 void reference(Machine& m, const Case& c, const FdDecodeParams& p);   // float64 sums into ref, ref_lse
 float graph_us(Machine& m, const std::function<void(int)>& f, int n); // median of replays of n launches, per launch

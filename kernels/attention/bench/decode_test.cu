@@ -17,8 +17,8 @@ static float from16(uint16_t x, Kind kv) {
   return f;
 }
 
-static void check(Machine& m, const Case& c, const Plan& pl, const FdDecodeParams& p, const char* what) {
-  if (!supports(c, pl)) { skipped++; return; }
+static void check(Machine& m, const Case& c, const Plan& pl, const FdDecodeParams& p, const char* what, bool naive = false) {
+  if (!naive && !supports(c, pl)) { skipped++; return; }
   const size_t n = c.q_tokens() * c.q_heads() * c.d, rows = c.q_tokens() * c.q_heads();
   std::vector<float> ref(n), ref_lse(rows), lse(rows);
   std::vector<uint16_t> o(n), again(n);
@@ -28,7 +28,9 @@ static void check(Machine& m, const Case& c, const Plan& pl, const FdDecodeParam
   for (int i = 0; i < 3; i++) {
     CK(cudaMemsetAsync(m.out, 0xff, n * 2, m.stream));
     CK(cudaMemsetAsync(m.lse, 0xff, rows * 4, m.stream));
-    launch(m, c, pl, p);
+    if (naive) launch_naive(m, c, p);
+    else launch(m, c, pl, p);
+    if (pl.partials) launch_merge(m, c, pl, p);
     CK(cudaStreamSynchronize(m.stream));
     CK(cudaMemcpy(i ? again.data() : o.data(), m.out, n * 2, cudaMemcpyDeviceToHost));
     if (i) same &= !memcmp(o.data(), again.data(), n * 2);
@@ -63,6 +65,9 @@ static void check_all(Machine& m, const Case& c, const char* what, int only_D = 
   fill_kv(m, c, p);
   reference(m, c, p);
   const int tiles = (c.longest() + 15) / 16;
+  Plan whole;
+  whole.v = &variants()[0];
+  check(m, c, whole, p, (std::string("naive ") + what).c_str(), true);
   for (auto& v : variants()) {
     if (only_D && v.D != only_D) continue;
     Plan pl;
@@ -72,6 +77,9 @@ static void check_all(Machine& m, const Case& c, const char* what, int only_D = 
     for (int chunk : {16, 37, 1 << 20}) {
       pl.chunk = chunk;
       pl.P = std::max(1, (tiles + chunk - 1) / chunk);
+      pl.partials = false;
+      check(m, c, pl, p, what);
+      pl.partials = true;
       check(m, c, pl, p, what);
     }
   }

@@ -50,8 +50,26 @@ static std::vector<Plan> plans(const Machine& m, const Case& c, bool sweep) {
     if (v.combine == "chunk" && pairs * 2 > m.sms / 4)
       for (int chunk : {32, 64, 128, 256}) if (chunk <= T || chunk == 32) add(v, (T + chunk - 1) / chunk, chunk);
     if (v.combine == "chunk" && pairs >= m.sms) add(v, 1, T);
+    if (v.combine == "chunk" && pairs * 2 <= m.sms && sweep && !getenv("FD_NOFLOOR")) {  // no split, and two launches without and with PDL
+      add(v, 1, T);
+      const int chunk = std::max(v.W, (T + m.sms / pairs - 1) / (m.sms / pairs));
+      add(v, (T + chunk - 1) / chunk, chunk);
+      if (r.back().P > 1) {
+        r.back().partials = true;
+        r.push_back(r.back());
+        r.back().pdl = true;
+      }
+    }
   }
   return r;
+}
+
+static float time_plan(Machine& m, const Case& c, const FdDecodeParams& p, const Plan& pl, int n) {
+  return graph_us(m, [&](int i) {
+    const FdDecodeParams q = at_set(m, c, p, i);
+    launch(m, c, pl, q);
+    if (pl.partials) launch_merge(m, c, pl, q);
+  }, n);
 }
 
 static void cell(Machine& m, const Case& c, const char* name, bool sweep) {
@@ -65,22 +83,22 @@ static void cell(Machine& m, const Case& c, const char* name, bool sweep) {
   float best = 1e9;
   Plan best_plan;
   auto report = [&](const Plan& pl, float us) {
-    printf("{\"cell\":\"%s\",\"kv\":\"%s\",\"heads\":\"%d/%d\",\"B\":%d,\"N\":%d,\"MB\":%.1f,\"floor\":%.2f,\"us\":%.2f,\"over\":%.2f,\"of_floor\":%.3f,\"plan\":\"%s w%d%s P%d c%d%s%s\"}\n", name, kind_name(c.kv),
-           c.q_heads(), c.kv_heads, c.batch(), c.longest(), bytes / 1048576.0, fl, us, us - fl, fl / us, pl.v->combine.c_str(), pl.v->W, pl.v->opt ? "opt" : "", pl.P, pl.chunk, pl.pdl ? " pdl" : "", pl.early ? " early" : "");
+    printf("{\"cell\":\"%s\",\"kv\":\"%s\",\"heads\":\"%d/%d\",\"B\":%d,\"N\":%d,\"MB\":%.1f,\"floor\":%.2f,\"us\":%.2f,\"over\":%.2f,\"of_floor\":%.3f,\"plan\":\"%s w%d%s P%d c%d%s%s%s\"}\n", name, kind_name(c.kv),
+           c.q_heads(), c.kv_heads, c.batch(), c.longest(), bytes / 1048576.0, fl, us, us - fl, fl / us, pl.v->combine.c_str(), pl.v->W, pl.v->opt ? "opt" : "", pl.P, pl.chunk, pl.pdl ? " pdl" : "", pl.early ? " early" : "", pl.partials ? " split2" : "");
     fflush(stdout);
   };
   for (auto& pl : all) {
-    const float us = graph_us(m, [&](int i) { launch(m, c, pl, at_set(m, c, p, i)); }, n);
-    if (us < best) best = us, best_plan = pl;
+    const float us = time_plan(m, c, p, pl, n);
+    if (us < best && !pl.partials) best = us, best_plan = pl;
     report(pl, us);
   }
   std::vector<Plan> chained;
   for (auto& pl : all) if (pl.v == best_plan.v && pl.P == best_plan.P && pl.chunk == best_plan.chunk) chained.push_back(pl);
   for (Plan pl : chained) {
     pl.pdl = true;
-    report(pl, graph_us(m, [&](int i) { launch(m, c, pl, at_set(m, c, p, i)); }, n));
+    report(pl, time_plan(m, c, p, pl, n));
     pl.early = true;
-    report(pl, graph_us(m, [&](int i) { launch(m, c, pl, at_set(m, c, p, i)); }, n));
+    report(pl, time_plan(m, c, p, pl, n));
   }
 }
 
@@ -96,6 +114,11 @@ int main(int argc, char** argv) {
   if (what == "tune") {
     for (int n : {512, 1024, 4096, 8192, 32768}) one(16, 2, n, BF16, TABLE);
     for (int n : {512, 1024, 2048, 4096, 8192, 32768, 131072}) one(32, 8, n, BF16, TABLE);
+    return 0;
+  }
+  if (what == "tune8") {
+    fill_pool(m, E4M3, m.pool_bytes);
+    for (int n : {1024, 4096, 16384, 65536, 131072}) one(32, 8, n, E4M3, TABLE);
     return 0;
   }
   for (int n = 512; n <= 131072; n *= what == "short" ? 8 : 2) { one(16, 2, n, BF16, TABLE); one(32, 8, n, BF16, TABLE); }
