@@ -1,6 +1,9 @@
 package plan
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // Combine is how the CTAs of one pair, a unit and a KV head, bring their States together on a GPU.
 type Combine uint8
@@ -57,23 +60,26 @@ func (r Residency) scale(n, of int) Residency {
 	return r
 }
 
-// LaunchCosts are the constants of a GPU's decode kernels, in nanoseconds: what a launch takes besides
-// reading. The zero value means that the device launches nothing.
+// LaunchCosts are the constants of a GPU's decode kernels: what a launch takes besides reading, and how fast its CTAs
+// are by themselves. The zero value means that the device launches nothing.
 type LaunchCosts struct {
 	W4        Residency `json:"w4"` // of kernels of 4 warps
 	W8        Residency `json:"w8"` // of kernels of 8 warps
 	BaseNS    int64     `json:"base_ns"`
-	W8NS      int64     `json:"w8_ns"`       // what 8 warps take longer than 4 to start and to merge
-	W4ReadPct int64     `json:"w4_read_pct"` // by which 4 warps, with fewer copies under way, read slower
-	ClusterNS int64     `json:"cluster_ns"`  // a cluster, and so much more for each of its CTAs:
-	ClusterEa int64     `json:"cluster_each_ns"`
+	W8NS      int64     `json:"w8_ns"`           // what 8 warps take longer than 4 to start and to merge
+	ClusterEa int64     `json:"cluster_each_ns"` // a combine, and so much more for each of a pair's CTAs:
 	MailboxNS int64     `json:"mailbox_ns"`
 	MailboxEa int64     `json:"mailbox_each_ns"`
 	ChunkNS   int64     `json:"chunk_ns"`
-	ChunkEa   int64     `json:"chunk_each_ns"` // the last of a pair reads the States one after the other
+	ChunkEa   int64     `json:"chunk_each_ns"`
 	SecondNS  int64     `json:"second_ns"`
 	SecondEa  int64     `json:"second_each_ns"`
-	WaveNS    int64     `json:"wave_ns"` // a CTA that starts after another
+	WaveNS    int64     `json:"wave_ns"` // of the second wave of CTAs that merge; it grows with the root of their number
+
+	W4TokenPS  int64 `json:"w4_token_ps"` // of a CTA, at a head dimension of 128
+	W8TokenPS  int64 `json:"w8_token_ps"`
+	BytesPerUS int64 `json:"bytes_per_us"` // of all CTAs together
+	Overlap    int64 `json:"overlap"`      // of the shorter of both, a CTA's own time and that of all bytes, 1/Overlap is seen
 }
 
 // residency returns what is known of kernels of that many warps.
@@ -196,21 +202,23 @@ func (l *launcher) offer(c Launch) {
 	}
 }
 
-// baseNS is the time of a launch in which each CTA, of so many warps, reads so many tiles while all of them
-// are read.
+// baseNS is the time of a launch in which each CTA, of so many warps, has so many tiles while all of them are read. What
+// a CTA can do by itself is bound by the latency of a tile in each of its warps, not by bytes: the same for 8-bit numbers.
 func (l *launcher) baseNS(warps, tiles int64) int64 {
-	bytes := int64(l.r.Shape.TokenBytes) * TileTokens
-	own := tiles * bytes * 1000 / l.lim.WorkerBytesPerUS
-	arith := tiles * TileTokens * int64(l.r.Rows) * l.r.Shape.macs() * 1000 / l.lim.MACsPerUS
-	ns := max(own, arith)
-	if s := l.lim.SharedBytesPerUS; s > 0 {
-		all := l.total * bytes
-		ns += all/s*1000 + all%s*1000/s
+	c, shape := &l.lim.Launch, &l.r.Shape
+	ns, ps := c.BaseNS, c.W4TokenPS
+	if warps == 8 {
+		ns, ps = ns+c.W8NS, c.W8TokenPS
 	}
-	if warps == 4 {
-		return l.lim.Launch.BaseNS + ns + ns*l.lim.Launch.W4ReadPct/100
-	}
-	return l.lim.Launch.BaseNS + l.lim.Launch.W8NS + ns
+	own := tiles * TileTokens * ps / 1000 * int64(max(shape.HeadDim, 64)) / 128
+	bytes := l.total * int64(shape.TokenBytes) * TileTokens
+	all := bytes/c.BytesPerUS*1000 + bytes%c.BytesPerUS*1000/c.BytesPerUS
+	return ns + max(own, all) + min(own, all)/c.Overlap
+}
+
+// wavesNS is what waves of CTAs that merge take longer than one.
+func (l *launcher) wavesNS(waves int64) int64 {
+	return int64(math.Sqrt(float64(max(waves-1, 0))) * float64(l.lim.Launch.WaveNS))
 }
 
 // single is one CTA a pair.
@@ -227,7 +235,7 @@ func (l *launcher) single() {
 		perSlot = waves * l.tiles
 	}
 	l.offer(Launch{Combine: CombineNone, Warps: int(l.chunk), Splits: 1, Chunk: int(l.tiles) * TileTokens, CTAs: int(l.pairs),
-		EstNS: l.baseNS(l.chunk, perSlot) + (waves-1)*c.WaveNS})
+		EstNS: l.baseNS(l.chunk, perSlot)})
 }
 
 // clusters are powers of two up to 16 CTAs, as long as each warp has a tile and one wave holds all.
@@ -238,11 +246,11 @@ func (l *launcher) clusters(warps int64) {
 	c := &l.lim.Launch
 	for i, fit := range c.residency(warps).Clusters {
 		p := int64(1) << i
-		if p < 2 || int64(fit) < l.pairs || p > 2 && p/2*warps >= l.tiles || !l.slices(p, warps) {
+		if p < 2 || int64(fit) < l.pairs || p/2*warps >= l.tiles || !l.slices(p, warps) {
 			continue
 		}
 		l.offer(Launch{Combine: CombineCluster, Warps: int(warps), Splits: int(p), CTAs: int(l.pairs * p),
-			EstNS: c.ClusterNS + p*c.ClusterEa + l.baseNS(warps, l.share(p, warps))})
+			EstNS: p*c.ClusterEa + l.baseNS(warps, l.share(p, warps))})
 	}
 }
 
@@ -300,8 +308,8 @@ func (l *launcher) chunksOf(chunk, slots int64) {
 	if waves > 2 { // CTAs drift apart, and the last wave costs what it holds
 		perSlot = ceilDiv(work*chunk, slots) + chunk/2
 	}
-	ns := l.baseNS(l.chunk, perSlot) + (waves-1)*c.WaveNS
-	ns += (l.pairs*p - work) / slots * c.WaveNS / 4 // CTAs that return at once
+	ns := l.baseNS(l.chunk, perSlot) + l.wavesNS(waves)
+	ns += (l.pairs*p - work) / slots * 100 // CTAs that return at once
 	launch := Launch{Combine: CombineChunk, Warps: int(l.chunk), Splits: int(p), Chunk: int(chunk) * TileTokens, CTAs: int(l.pairs * p)}
 	if l.r.may(CombineChunk) {
 		launch.EstNS = ns + c.ChunkNS + p*c.ChunkEa
@@ -327,5 +335,5 @@ func (l *launcher) items() {
 	perSlot := max(ceilDiv(l.total, slots), 4*l.chunk) // at least four rounds of its warps
 	p := ceilDiv(l.tiles, perSlot)
 	l.offer(Launch{Combine: CombineItems, Warps: int(l.chunk), Splits: int(p), CTAs: int(min(slots*2, l.pairs*p)),
-		EstNS: 2*c.ChunkNS + min(p, 32)*c.ChunkEa + l.baseNS(l.chunk, perSlot+perSlot/8)})
+		EstNS: c.ChunkNS + min(p, 32)*c.ChunkEa + l.wavesNS(2) + l.baseNS(l.chunk, perSlot+perSlot/8)})
 }

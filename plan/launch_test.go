@@ -12,8 +12,8 @@ func launchRequest(q, kv, units, n int) LaunchRequest {
 		Units: units, KVLen: n, Rows: q / kv}
 }
 
-// TestLaunchMeasured holds the choice and its predicted time against launches timed on an H200: within 5 %
-// of the time, and the combine that was fastest.
+// TestLaunchMeasured holds the choice against launches timed on an H200 (bench/results/cuda-*.jsonl has their like): the
+// predicted time within 7 %, and the combine that was fastest, or one within 3 % of it.
 func TestLaunchMeasured(t *testing.T) {
 	lim := H200()
 	for _, c := range []struct {
@@ -21,17 +21,18 @@ func TestLaunchMeasured(t *testing.T) {
 		combine         Combine
 		us              float64
 	}{
-		{16, 2, 1, 512, CombineCluster, 3.50}, {16, 2, 1, 1024, CombineCluster, 3.87}, {16, 2, 1, 2048, CombineCluster, 4.56},
-		{16, 2, 1, 4096, CombineCluster, 5.30}, {16, 2, 1, 8192, CombineMailbox, 6.46}, {16, 2, 1, 16384, CombineMailbox, 8.41},
-		{16, 2, 1, 32768, CombineMailbox, 12.11}, {16, 2, 1, 131072, CombineMailbox, 34.91},
-		{32, 8, 1, 512, CombineCluster, 3.67}, {32, 8, 1, 1024, CombineCluster, 4.39}, {32, 8, 1, 4096, CombineMailbox, 7.73},
-		{32, 8, 1, 8192, CombineMailbox, 11.39}, {32, 8, 1, 32768, CombineMailbox, 33.69}, {32, 8, 1, 131072, CombineMailbox, 120.80},
+		{16, 2, 1, 512, CombineCluster, 3.58}, {16, 2, 1, 1024, CombineCluster, 3.92}, {16, 2, 1, 4096, CombineCluster, 5.31},
+		{16, 2, 1, 8192, CombineMailbox, 6.69}, {16, 2, 1, 32768, CombineMailbox, 12.56},
+		{32, 8, 1, 512, CombineCluster, 3.73}, {32, 8, 1, 1024, CombineCluster, 4.42}, {32, 8, 1, 2048, CombineCluster, 5.31},
+		{32, 8, 1, 4096, CombineCluster, 7.18}, {32, 8, 1, 8192, CombineCluster, 11.00}, {32, 8, 1, 32768, CombineMailbox, 34.45},
+		{32, 8, 1, 131072, CombineMailbox, 123.84}, {32, 32, 1, 64, CombineNone, 3.38}, {32, 8, 16, 4096, CombineNone, 63.95},
+		{32, 8, 256, 1024, CombineNone, 245.8},
 	} {
 		l, err := ChooseLaunch(launchRequest(c.q, c.kv, c.units, c.n), &lim)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := float64(l.EstNS) / 1000; l.Combine != c.combine || got < c.us*0.94 || got > c.us*1.06 {
+		if got := float64(l.EstNS) / 1000; l.Combine != c.combine || got < c.us*0.93 || got > c.us*1.07 {
 			t.Errorf("%d/%d heads, %d × %d: %v, %.2f µs; measured %v, %.2f µs", c.q, c.kv, c.units, c.n, l, got, c.combine, c.us)
 		}
 	}
@@ -81,6 +82,21 @@ func TestLaunchFits(t *testing.T) {
 		if single, err := ChooseLaunch(r, &lim); err != nil || single.EstNS < l.EstNS {
 			t.Error(what, "is slower than", single, err)
 		}
+	}
+}
+
+// TestLaunchSkew checks that work is cut on the device where fixed shares would wait for one long sequence, and not where
+// all are alike.
+func TestLaunchSkew(t *testing.T) {
+	lim := H200()
+	r := launchRequest(32, 8, 64, 131072)
+	r.Tokens = 131072 + 63*1024
+	if l, err := ChooseLaunch(r, &lim); err != nil || l.Combine != CombineItems {
+		t.Errorf("one of 131072, 63 of 1024: %v, %v", l, err)
+	}
+	r.KVLen, r.Tokens = 3072, 0
+	if l, err := ChooseLaunch(r, &lim); err != nil || l.Combine == CombineItems {
+		t.Errorf("64 of 3072: %v, %v", l, err)
 	}
 }
 

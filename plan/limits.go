@@ -52,8 +52,8 @@ func H200() Limits {
 		Launch: LaunchCosts{
 			W4:     Residency{CTAs: 132, Mailbox: 132, Clusters: [5]int{132, 66, 30, 15, 7}},
 			W8:     Residency{CTAs: 132, Mailbox: 132, Clusters: [5]int{132, 66, 30, 15, 7}},
-			BaseNS: 2250, W8NS: 100, W4ReadPct: 2, ClusterNS: 400, ClusterEa: 44, MailboxNS: 1500, MailboxEa: 13,
-			ChunkNS: 1900, ChunkEa: 90, SecondNS: 2300, SecondEa: 30, WaveNS: 400,
+			BaseNS: 2770, W8NS: 250, ClusterEa: 38, MailboxNS: 900, MailboxEa: 18, ChunkNS: 1000, ChunkEa: 20, SecondNS: 1700, SecondEa: 25,
+			WaveNS: 3300, W4TokenPS: 7900, W8TokenPS: 5200, BytesPerUS: 4_700_000, Overlap: 6,
 		},
 	}
 }
@@ -64,6 +64,7 @@ func A100() Limits {
 	l.Name, l.Workers = "a100", 108
 	l.WorkerBytesPerUS, l.SharedBytesPerUS = 44_000, 2_900_000
 	l.MACsPerUS, l.MergeBytesPerUS = 1_000_000, 20_000
+	l.Launch.BytesPerUS, l.Launch.W4TokenPS, l.Launch.W8TokenPS = 1_900_000, 10_000, 7_000
 	l.Launch.W4, l.Launch.W8 = Residency{CTAs: 108, Mailbox: 108}, Residency{CTAs: 108, Mailbox: 108} // clusters came with Hopper
 	return l
 }
@@ -98,6 +99,7 @@ func ParseLimits(s string, threads int) (Limits, error) {
 		l := H200()
 		l.Name, l.Workers = "SMs="+name[4:], n
 		l.SharedBytesPerUS = l.SharedBytesPerUS * int64(n) / 132
+		l.Launch.BytesPerUS = max(1, l.Launch.BytesPerUS*int64(n)/132)
 		l.Launch.W4, l.Launch.W8 = l.Launch.W4.scale(n, 132), l.Launch.W8.scale(n, 132)
 		return l, nil
 	}

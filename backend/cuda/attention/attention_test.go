@@ -71,7 +71,7 @@ func TestChoices(t *testing.T) {
 	}{
 		{cudatest.H200(), Config{Seqs: 1, KVLen: 40}, []int32{40}, plan.CombineNone, 1},
 		{cudatest.H200(), Config{Seqs: 1, KVLen: 512}, []int32{512}, plan.CombineCluster, 8},
-		{cudatest.H200(), Config{Seqs: 1, KVLen: 5000}, []int32{1100}, plan.CombineCluster, 8},
+		{cudatest.H200(), Config{Seqs: 1, KVLen: 5000}, []int32{1100}, plan.CombineCluster, 16},
 		{cudatest.H200(), Config{Seqs: 1, KVLen: 1200, Policy: plan.Splits(5)}, []int32{1200}, plan.CombineMailbox, 5},
 		{cudatest.A100(), Config{Seqs: 1, KVLen: 1200}, []int32{1200}, plan.CombineMailbox, 19},
 		{cudatest.H200(), Config{Seqs: 3, KVLen: 700, Policy: plan.Fixed(256)}, []int32{700, 0, 256}, plan.CombineChunk, 3},
@@ -127,6 +127,30 @@ func TestMailboxFits(t *testing.T) {
 		}
 		if tried < 50 {
 			t.Errorf("%+v: only %d launches tried", c, tried)
+		}
+	}
+}
+
+// TestItems runs batches that are cut on the device, of any lengths within the capacities, and finds room for them.
+func TestItems(t *testing.T) {
+	r := newRig(t)
+	for i, lens := range [][]int32{{3000, 1, 17, 0, 200, 64}, {3000, 3000, 3000, 3000, 3000, 3000}, {0, 0, 0, 0, 0, 1}, {2999, 2000, 100, 50, 1, 0}} {
+		for _, pol := range []plan.Policy{plan.Auto(), plan.Fixed(96)} {
+			s := scene{cfg: Config{QHeads: 8, KVHeads: 2, HeadDim: 64, PageSize: 16, Seqs: 6, KVLen: 3000, QLen: 3, Uneven: true, Policy: pol}, lens: lens}
+			if i%2 == 1 {
+				s.qLens = []int32{3, 1, 2, 3, 1, 1}
+			}
+			s.build(r, uint64(i))
+			s.step.Lens = nil
+			p := r.plan(s.cfg)
+			for f := range p.families { // whatever is cheapest
+				p.families[f].choice = choice{only: 1 << plan.CombineItems}
+			}
+			s.run(r, p)
+			s.check(r, fmt.Sprintf("%v, lens %v: %v", pol, lens, p.Choice()))
+			if pol.Mode == plan.ModeAuto && p.Choice().Combine != plan.CombineItems {
+				t.Errorf("%v", p.Choice())
+			}
 		}
 	}
 }

@@ -17,6 +17,7 @@ type choice struct {
 	kernel       *decodeKernel
 	rowTiles     int
 	rowTilesLog2 int
+	only         uint16 // tests: not what the step and the kernels allow, but these
 }
 
 // tryCapacity chooses a launch for the full capacity, so that a Plan which can't run is refused when it is made.
@@ -75,7 +76,7 @@ func (p *Plan) choose(f *family) error {
 	if err != nil {
 		return fmt.Errorf("attention: %w", err)
 	}
-	*c = choice{valid: true, seqs: seqs, qLen: qLen, kvLen: kvLen, tokens: tokens, launch: launch, rowTiles: tiles, rowTilesLog2: log2}
+	*c = choice{only: c.only, valid: true, seqs: seqs, qLen: qLen, kvLen: kvLen, tokens: tokens, launch: launch, rowTiles: tiles, rowTilesLog2: log2}
 	c.kernel = f.kernels[kernelOf(launch.Combine)][launch.Warps/8]
 	return nil
 }
@@ -99,6 +100,9 @@ func (p *Plan) only(f *family) (bits uint16) {
 		}
 	}
 	v, pol := p.cfg.Variant, p.cfg.Policy.Mode
+	if f.choice.only != 0 {
+		return f.choice.only
+	}
 	split1 := v == Auto || v == Split1
 	allow(plan.CombineNone, v != Split2 && pol != plan.ModeSplits)
 	if v == NoSplit || pol == plan.ModeNone {

@@ -4,11 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/flashdecode/flashdecode/attn"
+	"github.com/flashdecode/flashdecode/backend/cuda/internal/abi"
+	"github.com/flashdecode/flashdecode/backend/cuda/internal/fake"
 	"github.com/flashdecode/flashdecode/backend/cuda/internal/oracle"
 	"github.com/flashdecode/flashdecode/backend/cuda/internal/verify"
 	"github.com/flashdecode/flashdecode/backend/cuda/kvmem"
@@ -34,7 +37,7 @@ func TestDevice(t *testing.T) {
 		{"oracle", deviceOracle}, {"attends", attends}, {"lengths", deviceLengths}, {"groups", deviceGroups}, {"pages", devicePages},
 		{"logits", deviceLogits}, {"queries", deviceQueries}, {"faults", faultCases}, {"graph", graphs}, {"invariance", deviceInvariance},
 		{"reruns", deviceReruns}, {"chain", deviceChain}, {"flat", deviceFlat}, {"million", deviceMillion}, {"huge pool", deviceHugePool},
-		{"reset", deviceReset}, {"cost", deviceCost},
+		{"planner", devicePlanner}, {"items", deviceItems}, {"reset", deviceReset}, {"cost", deviceCost},
 	} {
 		c.Run(t, x.name, func(t *testing.T) {
 			sub := *r
@@ -399,5 +402,58 @@ func deviceCost(t *testing.T, r *rig) {
 	t.Logf("host cost of a call: Begin %v, Run %v, %v allocations", begin/n, run/n, allocs)
 	if allocs != 0 {
 		t.Errorf("%v allocations a call", allocs)
+	}
+}
+
+// devicePlanner wants the device's plans to be package plan's, item for item, and attention over them to be right.
+func devicePlanner(t *testing.T, r *rig) {
+	rng := rand.New(rand.NewPCG(4, 2))
+	for i := range 60 {
+		c := Config{QHeads: 32, KVHeads: []int{8, 2, 1, 32}[i%4], HeadDim: 128, PageSize: []int{16, 64, 1, 24}[i/4%4], Seqs: 1 + rng.IntN(300), KVLen: 1 << (8 + rng.IntN(10)), QLen: 1 + rng.IntN(4)}
+		c.Seqs = max(c.Seqs, 2)
+		c.Policy = []plan.Policy{plan.Auto(), plan.Auto(), plan.Fixed(1 + rng.IntN(2000)), plan.Splits(1 + rng.IntN(20))}[rng.IntN(4)]
+		p := r.plan(c)
+		lens, qLens, qIndptr := make([]int32, c.Seqs), make([]int32, c.Seqs), make([]int32, c.Seqs+1)
+		for b := range lens {
+			lens[b] = int32(float64(c.KVLen) * math.Pow(rng.Float64(), float64(1+i%6)))
+			qLens[b] = int32(rng.IntN(c.QLen + 1))
+			qIndptr[b+1] = qIndptr[b] + qLens[b]
+		}
+		p.params.KVLen, p.params.QIndptr = uint64(upload(r, lens)), uint64(upload(r, qIndptr))
+		p.step = Step{Seqs: c.Seqs, QLen: c.QLen}
+		must(t, p.runItems(r.stream))
+		h := download[abi.PlanHeader](r, Ptr(p.items.params.Header), 1)[0]
+		want, err := fake.Planned(&p.items.params, qLens, lens)
+		must(t, err)
+		what := fmt.Sprintf("%d: %+v", i, c)
+		if h.Status != 0 || int(h.ItemCount) != len(want.Items) || int(h.MergeCount) != len(want.Merges) || int(h.States) != want.States {
+			t.Fatalf("%s: %+v, want %d items, %d merges, %d States", what, h, len(want.Items), len(want.Merges), want.States)
+		}
+		if !slices.Equal(download[plan.Item](r, Ptr(p.items.params.Items), len(want.Items)), want.Items) ||
+			!slices.Equal(download[plan.Merge](r, Ptr(p.items.params.Merges), len(want.Merges)), want.Merges) {
+			t.Fatalf("%s: other items or merges", what)
+		}
+	}
+}
+
+// deviceItems attends batches that are cut on the device, in one captured graph for all of them.
+func deviceItems(t *testing.T, r *rig) {
+	c := Config{QHeads: 16, KVHeads: 4, HeadDim: 128, PageSize: 16, Seqs: 5, KVLen: 6000, Uneven: true}
+	p := r.plan(c)
+	for f := range p.families {
+		p.families[f].choice = choice{only: 1 << plan.CombineItems}
+	}
+	for i, lens := range [][]int32{{6000, 1, 17, 0, 200}, {0, 0, 0, 0, 1}, {6000, 6000, 6000, 6000, 6000}, {15, 16, 17, 5999, 4096}} {
+		s := scene{cfg: c, lens: lens}
+		s.build(r, uint64(i))
+		s.step.Lens = nil
+		g, err := r.stream.Capture(func() error {
+			return errors.Join(p.Begin(r.stream, &s.step), p.Run(r.stream, &s.layer), p.Run(r.stream, &s.layer))
+		})
+		must(t, err)
+		exec, err := g.Instantiate()
+		must(t, errors.Join(err, g.Close()))
+		must(t, errors.Join(exec.Launch(r.stream), exec.Launch(r.stream), r.stream.Synchronize(), exec.Close()))
+		s.check(r, fmt.Sprintf("items, lens %v: %v", lens, p.Choice()))
 	}
 }

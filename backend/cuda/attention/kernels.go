@@ -128,6 +128,7 @@ func deviceLimits(dev *cuda.Device) plan.Limits {
 	l.Name, l.Workers = dev.Name, dev.SMs
 	if have := dev.PeakBytesPerSecond(); have > 1e10 && (have < 0.9*peak || have > 1.1*peak) {
 		share := have / peak
+		l.Launch.BytesPerUS = max(1, int64(float64(l.Launch.BytesPerUS)*share))
 		l.SharedBytesPerUS = max(1, int64(float64(l.SharedBytesPerUS)*share))
 		l.WorkerBytesPerUS = max(1, int64(float64(l.WorkerBytesPerUS)*share*float64(sms)/float64(dev.SMs)))
 	}

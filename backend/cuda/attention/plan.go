@@ -29,13 +29,14 @@ type Plan struct {
 	workspace Ptr
 	dirty     bool // a launch failed: the mailbox may hold anything
 
-	params abi.DecodeParams // the argument block of all decode kernels
-	asked  int32            // flags of the step
-	step   Step
-	maxLen int   // of the step: how long its sequences may be
-	tokens int64 // and all of them together
-	begun  bool
-	choice *choice // of the family that params are set for
+	params  abi.DecodeParams // the argument block of all decode kernels
+	asked   int32            // flags of the step
+	step    Step
+	maxLen  int   // of the step: how long its sequences may be
+	tokens  int64 // and all of them together
+	begun   bool
+	planned bool    // the step's items are made
+	choice  *choice // of the family that params are set for
 }
 
 // family is kernels that are alike but for the code for options: windows, softcap, sinks, several query tokens, ragged
@@ -130,7 +131,7 @@ func (p *Plan) Reset(s *Stream) error {
 	for _, f := range []struct {
 		region
 		value uint32
-	}{{p.layout.mailbox, math.MaxUint32}, {p.layout.counters, 0}, {p.layout.counts, 0}} {
+	}{{p.layout.mailbox, math.MaxUint32}, {p.layout.counters, 0}} {
 		if f.bytes == 0 {
 			continue
 		}

@@ -56,7 +56,7 @@ type Layer struct {
 // Begin takes the step that the following Runs belong to, checks it, and puts into the stream what has to run once a
 // step: the check of tables in checked mode, the planner where work is cut on the device.
 func (p *Plan) Begin(s *Stream, step *Step) error {
-	p.begun = false
+	p.begun, p.planned = false, false
 	if err := p.prepare(step); err != nil {
 		return err
 	}
@@ -200,7 +200,7 @@ func (p *Plan) stepParams() {
 			d.FreshTokens = int32(st.QLen)
 		}
 	}
-	d.Items, d.Merges, d.ItemCount = 0, 0, 0
+	d.Items, d.Merges, d.ItemCount, d.MergeCount = 0, 0, 0, 0
 	d.WindowLeft, d.WindowRight = -1, -1
 	d.SetFlags(p.asked)
 }
@@ -256,6 +256,11 @@ func (p *Plan) Run(s *Stream, layer *Layer) error {
 			return err
 		}
 	}
+	if p.choice.launch.Combine == plan.CombineItems && !p.planned { // only now a layer came that wants it
+		if err := p.runItems(s); err != nil {
+			return err
+		}
+	}
 	if err := p.choice.kernel.launch.Run(s); err != nil {
 		p.dirty = true
 		return fmt.Errorf("attention: %w", err)
@@ -302,8 +307,11 @@ func (p *Plan) layerParams(layer *Layer) error {
 				return err
 			}
 		}
-		if p.choice.launch.Combine == plan.CombineSecond {
+		switch d.Items, d.Merges, d.ItemCount, d.MergeCount = 0, 0, 0, 0; p.choice.launch.Combine {
+		case plan.CombineSecond:
 			asked |= abi.FlagPartials
+		case plan.CombineItems:
+			p.itemParams()
 		}
 	}
 	d.SetFlags(asked)

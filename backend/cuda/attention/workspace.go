@@ -22,7 +22,7 @@ type layout struct {
 	stateML  region // float32 [slot][2]
 	items    region // plan.Item
 	merges   region // plan.Merge
-	counts   region // int32: items, merges, status
+	header   region // abi.PlanHeader
 	scratch  region // of the planner
 	scores   region // of the naive kernels
 
@@ -70,7 +70,7 @@ func (p *Plan) size() {
 		b.chunkCTA = max(wavesOfChunks*workers, 2*b.pairs)
 	}
 	b.slots = b.chunkCTA * stateRows
-	if p.plannable() {
+	if p.items != nil {
 		b.items, b.merges = p.itemBounds(workers)
 		b.slots = max(b.slots, b.items*int64(c.rows()))
 	}
@@ -85,7 +85,7 @@ func (p *Plan) size() {
 	}
 	l.items, l.merges = l.add(b.items*32), l.add(b.merges*24)
 	if b.items > 0 {
-		l.counts = l.add(16)
+		l.header = l.add(32)
 		l.scratch = l.add(p.plannerBytes())
 	}
 	l.scores = l.add(p.naiveBytes())
@@ -95,6 +95,9 @@ func (p *Plan) size() {
 		l.tableIndptr = l.add(4 * int64(c.Seqs+1))
 	}
 	p.layout = l
+	if p.items != nil {
+		p.sizeItems()
+	}
 }
 
 // mailboxBytes is the most that the boxes of any resident launch take.

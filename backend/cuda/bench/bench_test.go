@@ -49,6 +49,12 @@ func TestRun(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		for _, n := range names {
+			if why, none := r.US[n].(string); i == 1 && n == "split1_contig" {
+				if !none || !strings.Contains(why, "contiguous") {
+					t.Errorf("%s: %v", n, r.US[n])
+				}
+				continue
+			}
 			if r.Time(n) <= 0 || !(r.Err[n] > 0 && r.Err[n] < 4e-3) || !(r.LSE[n] < 10) || r.Launch[n] == "" {
 				t.Errorf("%v, %s: %v µs, error %v, launch %q", &cells[i], n, r.US[n], r.Err[n], r.Launch[n])
 			}

@@ -45,6 +45,9 @@ func TestDevice(t *testing.T) {
 			}
 			c.Run(t, fmt.Sprintf("%s/%d×%d,%d:%d%s", grid, r.B, r.N, r.Hq, r.Hkv, r.Note), func(t *testing.T) {
 				for _, n := range names {
+					if r.Note != "" && n == "split1_contig" {
+						continue // not for lengths that differ
+					}
 					if e, ok := r.Err[n]; !ok || !(e <= maxError) || !(r.LSE[n] <= 1) {
 						t.Errorf("%s: relative error %v, LSE %v of its bound, %v, %s", n, e, r.LSE[n], r.US[n], r.Launch[n])
 					}

@@ -119,6 +119,9 @@ func (l *lab) variant(row *Row, c *Cell, v Variant) (err error) {
 // setup makes the plan, tables and addresses.
 func (l *lab) setup(c *Cell, v Variant) (*setup, error) {
 	lens := c.lens()
+	if v.Address == attention.Contiguous && c.Lens != nil {
+		return nil, errors.New("bench: contiguous room for the longest of very different lengths would be most of memory")
+	}
 	page := v.Page
 	perSeq := (c.KVLen + page - 1) / page
 	cfg := attention.Config{

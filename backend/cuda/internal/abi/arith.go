@@ -1,6 +1,10 @@
 package abi
 
-import "github.com/flashdecode/flashdecode/plan"
+import (
+	"unsafe"
+
+	"github.com/flashdecode/flashdecode/plan"
+)
 
 // TileTokens is FD_TILE_TOKENS.
 const TileTokens = plan.TileTokens
@@ -70,4 +74,9 @@ func (p *DecodeParams) SetFlags(asked int32) {
 	set(FlagCSR, p.TableIndptr != 0)
 	set(FlagFlat, p.SeqBase != 0)
 	set(FlagItems, p.Items != 0)
+}
+
+// PlanScratch is fd_plan_scratch.
+func PlanScratch(units, items int) int64 {
+	return int64(units)*int64(unsafe.Sizeof(PlanUnit{})) + int64(items)*int64(unsafe.Sizeof(Item{})+1) + 16
 }

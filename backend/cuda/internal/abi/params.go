@@ -34,6 +34,8 @@ const (
 const (
 	// MergeF4 is FD_MERGE_F4: float4 elements of O that a CTA of fd_merge_states takes.
 	MergeF4 = 32
+	// PlanThreads is FD_PLAN_THREADS: the one CTA of fd_plan.
+	PlanThreads = 512
 	// NaiveTokens is FD_NAIVE_TOKENS: tokens of a CTA of fd_naive_scores.
 	NaiveTokens = 64
 )

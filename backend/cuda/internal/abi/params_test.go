@@ -33,6 +33,9 @@ var mirrors = []struct {
 	{"FdMergeItem", reflect.TypeFor[Merge]()},
 	{"FdMergePairsParams", reflect.TypeFor[MergePairsParams]()},
 	{"FdNaiveParams", reflect.TypeFor[NaiveParams]()},
+	{"FdPlanParams", reflect.TypeFor[PlanParams]()},
+	{"FdPlanHeader", reflect.TypeFor[PlanHeader]()},
+	{"FdPlanUnit", reflect.TypeFor[PlanUnit]()},
 	{"FdCheckParams", reflect.TypeFor[CheckParams]()},
 	{"FdFillParams", reflect.TypeFor[FillParams]()},
 	{"FdReadParams", reflect.TypeFor[ReadParams]()},
@@ -106,7 +109,7 @@ func TestArithmetic(t *testing.T) {
 	for x := 1; x <= 128; x++ {
 		fmt.Fprintln(&want, Reciprocal(x))
 	}
-	fmt.Fprintf(&want, "%d %d %d %d %d %d %d %d\n", TileTokens, FlagCausal, FlagEarlyKV, FlagPartials, FaultPage, FlagOptions, MergeF4, NaiveTokens)
+	fmt.Fprintf(&want, "%d %d %d %d %d %d %d %d %d %d\n", TileTokens, FlagCausal, FlagEarlyKV, FlagPartials, FaultPage, FlagOptions, MergeF4, NaiveTokens, PlanThreads, PlanScratch(7, 100))
 	for bits := range 64 {
 		p := DecodeParams{QLen: 1 + int32(bits&1), WindowLeft: int32(bits>>1&1) - 1, WindowRight: -1, QIndptr: uint64(bits >> 2 & 1),
 			TableIndptr: uint64(bits >> 3 & 1), SeqBase: uint64(bits >> 4 & 1), Items: uint64(bits >> 5 & 1)}
@@ -127,7 +130,7 @@ for (int dim : {64, 128, 256}) {
     }
 }
 for (int x = 1; x <= 128; x++) printf("%u\n", fd_reciprocal(x));
-printf("%d %d %d %d %d %d %d %d\n", FD_TILE_TOKENS, FD_CAUSAL, FD_EARLY_KV, FD_PARTIALS, FD_FAULT_PAGE, FD_OPTIONS, FD_MERGE_F4, FD_NAIVE_TOKENS);
+printf("%d %d %d %d %d %d %d %d %d %d\n", FD_TILE_TOKENS, FD_CAUSAL, FD_EARLY_KV, FD_PARTIALS, FD_FAULT_PAGE, FD_OPTIONS, FD_MERGE_F4, FD_NAIVE_TOKENS, FD_PLAN_THREADS, (int)fd_plan_scratch(7, 100));
 for (int b = 0; b < 64; b++)
   printf("%d\n", fd_decode_flags(FD_CAUSAL, 1 + (b & 1), (b >> 1 & 1) - 1, -1, b >> 2 & 1, b >> 3 & 1, b >> 4 & 1, b >> 5 & 1));`), want.String())
 }

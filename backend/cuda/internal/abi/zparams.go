@@ -78,6 +78,78 @@ type NaiveParams struct {
 	Pad    int32
 }
 
+// PlanParams is FdPlanParams of params.h.
+type PlanParams struct {
+	KVLen            uint64
+	QIndptr          uint64
+	Items            uint64
+	Merges           uint64
+	Header           uint64
+	Scratch          uint64
+	Batch            int32
+	QLen             int32
+	WindowLeft       int32
+	Causal           int32
+	KVHeads          int32
+	Group            int32
+	HeadDim          int32
+	ValueDim         int32
+	PageSize         int32
+	TokenBytes       int32
+	Mode             int32
+	N                int32
+	UnitCapacity     int32
+	ItemCapacity     int32
+	MergeCapacity    int32
+	StateCapacity    int32
+	Workers          int64
+	CtasPerSm        int64
+	MaxSplits        int64
+	MaxWaves         int64
+	MinTokens        int64
+	QTile            int64
+	JitterPct        int64
+	ItemNs           int64
+	MergeNs          int64
+	MergeFanIn       int64
+	WorkerBytesPerUs int64
+	SharedBytesPerUs int64
+	MacsPerUs        int64
+	MergeBytesPerUs  int64
+}
+
+// PlanHeader is FdPlanHeader of params.h.
+type PlanHeader struct {
+	ItemCount  int32
+	MergeCount int32
+	States     int32
+	Status     int32
+	BadSeq     int32
+	Splits     int32
+	Units      int32
+	Pad        int32
+}
+
+// PlanUnit is FdPlanUnit of params.h.
+type PlanUnit struct {
+	Seq       int32
+	Row       int32
+	Rows      int32
+	First     int32
+	End       int32
+	FirstPage int32
+	Pages     int32
+	Splits    int32
+	Chunk     int32
+	MaxSplits int32
+	Item      int32
+	Merge     int32
+	State     int32
+	Pad       int32
+	TokenPs   int64
+	StateNs   int64
+}
+
 // CheckParams is FdCheckParams of params_check.h.
 type CheckParams struct {
 	KVLen          uint64
