@@ -60,7 +60,7 @@ template <class S, int PAGING> struct Copier {
     const int chunk = lane % S::CHUNKS;
     row = lane / S::CHUNKS;
     const int exist = p.head_dim * (int)sizeof(typename S::KV) - chunk * 16;
-    bytes = S::FP8 ? min(exist, 16) : 16;
+    bytes = S::FP8 && S::OPTIONS ? min(exist, 16) : 16;
     span = exist > 0 ? u.hi - u.lo + MUTANT(decode_reads_tail) : 0;
     base = (const char*)p.k + times(u.h, p.head_stride) + times(u.b, 1) * p.seq_stride + chunk * 16;
     if constexpr (PAGING == FAST) base += times(row, p.token_stride);

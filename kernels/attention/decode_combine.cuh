@@ -326,7 +326,7 @@ template <class S, int COMBINE> DEV void combine(const FdDecodeParams& p, const 
   const Slices<S> s(p, u);
   const bool alone = COMBINE == CHUNK && u.splits == 1;
   if (COMBINE == CHUNK && !alone && MUTANT(decode_counts_before_writing)) merge_last<S>(p, u, smem);
-  _Pragma("unroll (S::W <= 4 ? 2 : 1)") for (int e = threadIdx.x; e < s.elements; e += S::THREADS) {
+  NO_UNROLL for (int e = threadIdx.x; e < s.elements; e += S::THREADS) {
     const Sum a = merge_warps<S>(smem, e);
     if (alone) finish<S>(p, u, e, a);
 #if FD_SM90

@@ -28,7 +28,7 @@ template <class S, int COMBINE, int PAGING = FAST> void add(emu::Suite& s, const
 // Kernels without options run the cases without them, if large enough to be worth it; others have options compiled in.
 template <class S> using Plain = Shape<typename S::KV, typename S::Q, S::D, S::N, S::W, false>;
 bool plain(const Call& c) {
-  return !c.ragged() && c.q_len[0] == 1 && c.left < 0 && c.right < 0 && c.softcap == 0 && !c.sinks && c.addressing != CSR;
+  return !c.ragged() && c.q_len[0] == 1 && c.left < 0 && c.right < 0 && c.softcap == 0 && !c.sinks && c.addressing != CSR && c.d % 16 == 0;
 }
 
 // A kernel of each combine over one call; P, chunk as the call asks for.

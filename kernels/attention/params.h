@@ -36,7 +36,8 @@ enum {
   FD_CSR = 32,       // table_indptr is set
   FD_FLAT = 64,      // seq_base is set
   FD_ITEMS = 128,    // items is set
-  FD_OPTIONS = FD_MASKED | FD_RAGGED_Q | FD_CSR,  // any of these, a softcap or sinks: the kernel must be one with options
+  // any of these, a softcap, sinks, or e4m3 with a head_dim that is not a multiple of 16: the kernel must be one with options
+  FD_OPTIONS = FD_MASKED | FD_RAGGED_Q | FD_CSR,
 };
 
 typedef struct FdDecodeParams {

@@ -292,7 +292,7 @@ bool supports(const Case& c, const Plan& pl) {
   const Variant& v = *pl.v;
   const bool fast = c.page == 0 || (c.page >= 16 && (c.page & (c.page - 1)) == 0);
   if (v.kv != c.kv || v.D < c.d || (v.combine != "any" && !fast) || (v.combine == "any" && c.page == 0)) return false;
-  const bool options = most_rows(c) > c.group || c.ragged_q() || c.left >= 0 || c.right >= 0 || c.softcap > 0 || c.sinks || c.addressing == CSR;
+  const bool options = most_rows(c) > c.group || c.ragged_q() || c.left >= 0 || c.right >= 0 || c.softcap > 0 || c.sinks || c.addressing == CSR || (c.kv == E4M3 && c.d % 16);
   if (options && !v.opt) return false;
   if (v.combine == "chunk" || v.combine == "any") return true;
   const int rows = std::min(most_rows(c), v.N), pairs = c.batch() * c.kv_heads << fd_ceil_log2(row_tiles(c, v));

@@ -93,7 +93,8 @@ static void cell(Machine& m, const Case& c, const char* name, bool sweep) {
     report(pl, us);
   }
   std::vector<Plan> chained;
-  for (auto& pl : all) if (pl.v == best_plan.v && pl.P == best_plan.P && pl.chunk == best_plan.chunk) chained.push_back(pl);
+  if (getenv("FD_CHAIN")) chained = all;
+  else for (auto& pl : all) if (pl.v == best_plan.v && pl.P == best_plan.P && pl.chunk == best_plan.chunk) chained.push_back(pl);
   for (Plan pl : chained) {
     pl.pdl = true;
     report(pl, time_plan(m, c, p, pl, n));
