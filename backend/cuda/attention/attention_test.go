@@ -2,6 +2,8 @@ package attention
 
 import (
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/flashdecode/flashdecode/attn"
@@ -152,5 +154,134 @@ func TestItems(t *testing.T) {
 				t.Errorf("%v", p.Choice())
 			}
 		}
+	}
+}
+
+// TestPrefill runs prompts, chunks behind a cached prefix, and both beside decoding sequences, in one launch.
+func TestPrefill(t *testing.T) {
+	prefills(t, newRig(t))
+	prefills(t, newRig(t, cudatest.A100()))
+}
+
+func prefills(t *testing.T, r *rig) {
+	for i, c := range []Config{
+		{QHeads: 8, KVHeads: 2, HeadDim: 128, PageSize: 16},
+		{QHeads: 5, KVHeads: 1, HeadDim: 64, PageSize: 5, Type: F16, KVType: F16},
+		{QHeads: 6, KVHeads: 2, HeadDim: 96, PageSize: 64, Address: Flat},
+		{QHeads: 2, KVHeads: 2, HeadDim: 256, Address: Contiguous},
+	} {
+		for j, lens := range [][2][]int32{{{100}, {100}}, {{300, 1, 64, 257}, {130, 1, 64, 1}}, {{0, 5}, {1, 9}}} {
+			for k, o := range []scene{{}, {window: &attn.Window{Left: 50, Right: -1}}, {cap: 4}, {sinks: make([]float32, c.QHeads)}} {
+				s := o
+				s.cfg, s.lens, s.qLens = c, lens[0], lens[1]
+				s.cfg.Seqs, s.cfg.KVLen, s.cfg.QLen, s.cfg.Variant = 4, 300, 300, Prefill
+				s.cfg.Checked, s.cfg.Pages = k == 1, 1000
+				s.build(r, uint64(100*i+10*j+k))
+				p := r.plan(s.cfg)
+				s.run(r, p)
+				s.check(r, fmt.Sprintf("prefill %+v lens %v", s.cfg, lens))
+			}
+		}
+	}
+}
+
+// TestAppend writes tokens into caches of every addressing and reads them back by attention, and copies a page.
+func TestAppend(t *testing.T) { appends(t, newRig(t)) }
+
+func appends(t *testing.T, r *rig) {
+	for i, a := range []Address{BlockTable, Contiguous, Flat} {
+		for j, pairs := range []int{0, 32, 16, 5} {
+			c := Config{QHeads: 4, KVHeads: 2, HeadDim: 64, PageSize: 16, Seqs: 3, KVLen: 60, Address: a}
+			s := scene{cfg: c, lens: []int32{60, 1, 33}}
+			s.build(r, uint64(i))
+			var pos []int32
+			var q, k, v []float32
+			freq := make([]float32, pairs)
+			for f := range freq {
+				freq[f] = float32(math.Pow(10000, -float64(f)/float64(max(pairs, 1))))
+			}
+			qIndptr, rng := []int32{0}, rand.New(rand.NewPCG(1, uint64(j)))
+			for _, call := range s.calls { // all tokens anew
+				n := call.KVLen
+				kv := attn.Tensors{K: s.view(normal(rng, n*2*64)), V: s.view(normal(rng, n*2*64))}
+				call.KV = kv
+				k, v = append(k, kv.K.Data...), append(v, kv.V.Data...)
+				q = append(q, normal(rng, n*4*64)...)
+				for p := range n {
+					pos = append(pos, int32(p))
+				}
+				qIndptr = append(qIndptr, int32(len(pos)))
+			}
+			qb, kb, vb := store(BF16, q), store(BF16, k), store(BF16, v)
+			step := s.step
+			step.QIndptr = upload(r, qIndptr)
+			ap, err := r.ks.NewAppender(c)
+			must(t, err)
+			x := Append{Rows: len(pos), Q: upload(r, qb), K: upload(r, kb), V: upload(r, vb), Positions: upload(r, pos), Pairs: pairs, Interleaved: j == 2}
+			if pairs > 0 {
+				x.InvFreq = upload(r, freq)
+			}
+			must(t, ap.Run(r.stream, &step, &s.layer, &x))
+			s.rotate(k, freq, j == 2)
+			s.checkAppended(r, k, v, qIndptr)
+		}
+	}
+}
+
+// rotate turns the pairs of all keys in place: the reference, from the definition.
+func (s *scene) rotate(k []float32, freq []float32, interleaved bool) {
+	at := 0
+	for _, call := range s.calls {
+		for p := range call.KVLen {
+			for range s.cfg.KVHeads {
+				x := k[at : at+s.cfg.HeadDim]
+				for i, f := range freq {
+					a, b := i, i+len(freq)
+					if interleaved {
+						a, b = 2*i, 2*i+1
+					}
+					sin, cos := math.Sincos(float64(p) * float64(f))
+					u, v := float64(x[a]), float64(x[b])
+					x[a], x[b] = float32(u*cos-v*sin), float32(u*sin+v*cos)
+				}
+				at += s.cfg.HeadDim
+			}
+		}
+	}
+	store(BF16, k)
+}
+
+// checkAppended attends the last token of each sequence with what was appended.
+func (s *scene) checkAppended(r *rig, k, v []float32, qIndptr []int32) {
+	for b, call := range s.calls {
+		from, to := int(qIndptr[b])*s.cfg.KVHeads*s.cfg.HeadDim, int(qIndptr[b+1])*s.cfg.KVHeads*s.cfg.HeadDim
+		call.KV = attn.Tensors{K: s.view(k[from:to]), V: s.view(v[from:to])}
+	}
+	p := r.plan(s.cfg)
+	s.run(r, p)
+	s.check(r, fmt.Sprintf("appended, %v", s.cfg.Address))
+}
+
+// TestCopy copies pages of a pool.
+func TestCopy(t *testing.T) { copies(t, newRig(t)) }
+
+func copies(t *testing.T, r *rig) {
+	const page, n = 48, 5
+	pool := make([]byte, page*n)
+	for i := range pool {
+		pool[i] = byte(i / page)
+	}
+	p := upload(r, pool)
+	c, err := r.ks.NewCopier()
+	must(t, err)
+	must(t, c.Run(r.stream, p, page, upload(r, []int32{4, 0}), upload(r, []int32{1, 3}), 2))
+	got := download[byte](r, p, page*n)
+	for i, b := range got {
+		if want := []byte{3, 1, 2, 3, 1}[i/page]; b != want {
+			t.Fatalf("byte %d is %d, want %d", i, b, want)
+		}
+	}
+	if err := c.Run(r.stream, p, 6, p, p, 1); err == nil {
+		t.Error("pages of 6 bytes")
 	}
 }

@@ -24,7 +24,7 @@ type choice struct {
 func (p *Plan) tryCapacity() error {
 	p.step = Step{Seqs: p.cfg.Seqs, QLen: p.cfg.QLen}
 	p.maxLen, p.tokens = p.cfg.KVLen, p.assumedTokens()
-	if p.cfg.Variant == Naive {
+	if !p.split() {
 		return nil
 	}
 	if err := p.choose(&p.families[1]); err != nil {

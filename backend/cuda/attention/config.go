@@ -67,9 +67,10 @@ const (
 	NoSplit         // FlashAttention: one CTA for a sequence and KV head
 	Split2          // Flash-Decoding: partial States, then a second launch that merges them
 	Split1          // Flash-Decoding in one launch
+	Prefill         // FlashAttention by tiles of query rows: for any number of query tokens, and for mixed batches
 )
 
-var variantNames = [...]string{"auto", "naive", "nosplit", "split2", "split1"}
+var variantNames = [...]string{"auto", "naive", "nosplit", "split2", "split1", "prefill"}
 
 // String is what ParseVariant reads.
 func (v Variant) String() string {
@@ -86,7 +87,7 @@ func ParseVariant(name string) (Variant, error) {
 			return Variant(i), nil
 		}
 	}
-	return 0, fmt.Errorf("attention: unknown variant %q: want auto, naive, nosplit, split2 or split1", name)
+	return 0, fmt.Errorf("attention: unknown variant %q: want auto, naive, nosplit, split2, split1 or prefill", name)
 }
 
 // Config is what a Plan is made for: a shape, and capacities. Within the capacities any batch of any lengths may
@@ -99,7 +100,7 @@ type Config struct {
 	PageSize                 int // tokens; without meaning if Contiguous
 
 	Seqs  int // sequences of a call
-	QLen  int // most query tokens of one of them: 0 means 1, at most MaxQLen
+	QLen  int // most query tokens of one of them: 0 means 1, at most MaxQLen unless the variant is Prefill
 	KVLen int // most tokens of one of them
 	// Entries is the length of a CSR table, which bounds the tokens of all sequences together. 0 means as much as
 	// Seqs and KVLen allow.
@@ -185,13 +186,15 @@ func (c *Config) complete() error {
 		return unsupported("page size %d: want 1 to %d tokens", c.PageSize, 1<<16)
 	case c.Seqs < 1 || c.Seqs > maxSeqs:
 		return &CapacityError{"sequences", int64(c.Seqs), maxSeqs}
-	case c.QLen < 1 || c.QLen > MaxQLen:
+	case c.QLen < 1 || c.QLen > MaxQLen && c.Variant != Prefill || c.QLen > maxKVLen:
 		return &CapacityError{"query tokens of a sequence", int64(c.QLen), MaxQLen}
 	case c.KVLen < 1 || c.KVLen > maxKVLen:
 		return &CapacityError{"tokens of a sequence", int64(c.KVLen), maxKVLen}
 	case c.Entries < 0 || c.Pages < 0 || c.Entries > 1<<31-1 || c.Pages > 1<<31-1:
 		return &CapacityError{"table entries or pages", int64(max(c.Entries, c.Pages)), 1<<31 - 1}
-	case c.Variant > Split1:
+	case c.Variant == Prefill && (c.KVType == E4M3 || c.Policy != plan.Policy{} || c.Chained || c.group() > abi.PrefillRows):
+		return unsupported("prefill of %v with policy %v: want 16-bit K and V, no policy, no chain and a group up to %d", c.KVType, c.Policy, abi.PrefillRows)
+	case c.Variant > Prefill:
 		return unsupported("variant %v", c.Variant)
 	case c.Checked && c.Address == BlockTable && c.Pages == 0:
 		return unsupported("checked mode of a block table without Config.Pages: set it to the number of pages")

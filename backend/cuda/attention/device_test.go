@@ -37,7 +37,7 @@ func TestDevice(t *testing.T) {
 		{"oracle", deviceOracle}, {"attends", attends}, {"lengths", deviceLengths}, {"groups", deviceGroups}, {"pages", devicePages},
 		{"logits", deviceLogits}, {"queries", deviceQueries}, {"faults", faultCases}, {"graph", graphs}, {"invariance", deviceInvariance},
 		{"reruns", deviceReruns}, {"chain", deviceChain}, {"flat", deviceFlat}, {"million", deviceMillion}, {"huge pool", deviceHugePool},
-		{"planner", devicePlanner}, {"items", deviceItems}, {"reset", deviceReset}, {"cost", deviceCost},
+		{"prefill", prefills}, {"append", appends}, {"copy", copies}, {"planner", devicePlanner}, {"items", deviceItems}, {"reset", deviceReset}, {"cost", deviceCost},
 	} {
 		c.Run(t, x.name, func(t *testing.T) {
 			sub := *r

@@ -29,7 +29,7 @@ func newRig(t testing.TB, specs ...cudatest.Spec) *rig {
 	dev, err := d.Device(0)
 	must(t, err)
 	r := &rig{t: t, drv: drv}
-	image := fake.Install(drv, fake.Decode(), fake.Merge(), fake.Naive(), fake.Check(), fake.Plan(), fake.Oracle())
+	image := fake.Install(drv, fake.Decode(), fake.Merge(), fake.Naive(), fake.Check(), fake.Plan(), fake.Oracle(), fake.Append(), fake.Prefill(len(specs) == 0))
 	r.ctx, err = dev.Open()
 	must(t, err)
 	r.stream, err = r.ctx.NewStream(cuda.NormalPriority)

@@ -20,6 +20,7 @@ type Plan struct {
 	families [2]family    // of kernels without and with the code for options
 	merge    *cuda.Launch // of Flash-Decoding in two launches
 	naive    *naiveKernels
+	fill     *cuda.Launch // prefill
 	check    *checker
 	items    *itemPlanner
 
@@ -66,6 +67,10 @@ func (ks *Kernels) Plan(cfg Config) (*Plan, error) {
 
 // load finds the kernels.
 func (p *Plan) load() (err error) {
+	if p.cfg.Variant == Prefill {
+		p.fill, err = p.loadPrefill()
+		return errors.Join(err, p.loadChecked())
+	}
 	if err := p.loadDecode(); err != nil {
 		return err
 	}
@@ -80,11 +85,19 @@ func (p *Plan) load() (err error) {
 	if p.items, err = p.loadItems(); err != nil {
 		return err
 	}
+	return p.loadChecked()
+}
+
+// loadChecked finds what checked mode needs.
+func (p *Plan) loadChecked() (err error) {
 	if p.cfg.Checked {
 		p.check, err = p.loadCheck()
 	}
 	return err
 }
+
+// split says that work is split: by a launch that is chosen from several.
+func (p *Plan) split() bool { return p.naive == nil && p.fill == nil }
 
 // Close gives back what checked mode holds; the workspace is the caller's.
 func (p *Plan) Close() error {

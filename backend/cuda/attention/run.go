@@ -92,7 +92,7 @@ func (p *Plan) prepare(step *Step) error {
 		return err
 	}
 	p.stepParams()
-	if p.cfg.Variant == Naive {
+	if !p.split() {
 		return nil
 	}
 	return p.use(p.familyOf(p.params.Flags & abi.FlagOptions))
@@ -251,6 +251,9 @@ func (p *Plan) Run(s *Stream, layer *Layer) error {
 	if p.naive != nil {
 		return p.runNaive(s)
 	}
+	if p.fill != nil {
+		return p.runPrefill(s)
+	}
 	if p.dirty {
 		if err := p.Reset(s); err != nil {
 			return err
@@ -281,7 +284,7 @@ func (p *Plan) layerParams(layer *Layer) error {
 	d.K, d.V = uint64(layer.K), uint64(layer.V)
 	row := c.QHeads * c.HeadDim * c.Type.Bytes()
 	d.QTokenStride, d.OutTokenStride = uint32(or(layer.QStride, row)), uint32(or(layer.OutStride, row))
-	p.strides(layer)
+	setStrides(d, c, layer)
 	d.KScale, d.VScale, d.Sinks = uint64(layer.KScale), uint64(layer.VScale), uint64(layer.Sinks)
 	scale := float64(layer.Scale)
 	if scale == 0 {
@@ -296,7 +299,7 @@ func (p *Plan) layerParams(layer *Layer) error {
 	if !layer.NotCausal {
 		asked |= abi.FlagCausal
 	}
-	if p.naive == nil {
+	if p.split() {
 		d.SetFlags(asked)
 		options := d.Flags & abi.FlagOptions
 		if d.Softcap > 0 || d.Sinks != 0 {
@@ -326,9 +329,8 @@ func window(side int) int32 {
 	return int32(min(side, maxKVLen))
 }
 
-// strides fills in dense ones where the layer gives none.
-func (p *Plan) strides(layer *Layer) {
-	c, d := &p.cfg, &p.params
+// setStrides fills in dense ones where the layer gives none.
+func setStrides(d *abi.DecodeParams, c *Config, layer *Layer) {
 	row := c.HeadDim * c.KVType.Bytes()
 	head, token := or(layer.HeadStride, row*c.PageSize), or(layer.TokenStride, row)
 	page, seq := layer.PageStride, layer.SeqStride

@@ -40,7 +40,17 @@ func (l *layout) add(bytes int64) region {
 	return r
 }
 
-// limits of what a Plan may have to hold at a time, over all launches that its capacities allow.
+// addChecked adds the copies that checked mode makes.
+func (l *layout) addChecked(c *Config) {
+	if !c.Checked {
+		return
+	}
+	l.kvLen = l.add(4 * int64(c.Seqs))
+	l.qIndptr = l.add(4 * int64(c.Seqs+1))
+	l.tableIndptr = l.add(4 * int64(c.Seqs+1))
+}
+
+// bounds of what a Plan may have to hold at a time, over all launches that its capacities allow.
 type bounds struct {
 	pairs    int64 // units × KV heads
 	rowTiles int64 // of a sequence, a power of two
@@ -58,6 +68,10 @@ const wavesOfChunks = 24
 // of pairs: they trade off, since all CTAs are resident at once.
 func (p *Plan) size() {
 	c := &p.cfg
+	if p.fill != nil { // no States: only what checked mode copies
+		p.layout.addChecked(c)
+		return
+	}
 	tiles := int64((c.rows() + p.rowTile - 1) / p.rowTile)
 	b := bounds{rowTiles: 1 << abi.CeilLog2(int(tiles))}
 	b.pairs = int64(c.Seqs) * b.rowTiles * int64(c.KVHeads)
@@ -89,11 +103,7 @@ func (p *Plan) size() {
 		l.scratch = l.add(p.plannerBytes())
 	}
 	l.scores = l.add(p.naiveBytes())
-	if c.Checked {
-		l.kvLen = l.add(4 * int64(c.Seqs))
-		l.qIndptr = l.add(4 * int64(c.Seqs+1))
-		l.tableIndptr = l.add(4 * int64(c.Seqs+1))
-	}
+	l.addChecked(c)
 	p.layout = l
 	if p.items != nil {
 		p.sizeItems()

@@ -80,3 +80,51 @@ func (p *DecodeParams) SetFlags(asked int32) {
 func PlanScratch(units, items int) int64 {
 	return int64(units)*int64(unsafe.Sizeof(PlanUnit{})) + int64(items)*int64(unsafe.Sizeof(Item{})+1) + 16
 }
+
+// PrefillRows is fd_prefill_rows: the packed query rows of a CTA.
+const PrefillRows = 128
+
+// PrefillGroupThreads is FD_PREFILL_WG_THREADS, of kernels by warpgroups.
+const PrefillGroupThreads = 384
+
+// PrefillDim is the head dimension that a prefill kernel is compiled for.
+func PrefillDim(dim int) int {
+	switch {
+	case dim <= 64:
+		return 64
+	case dim <= 96:
+		return 96
+	case dim <= 128:
+		return 128
+	}
+	return 256
+}
+
+// PrefillThreads is 32 times fd_prefill_warps.
+func PrefillThreads(dim int) int {
+	if dim == 256 {
+		return 256
+	}
+	return 128
+}
+
+// PrefillShared is fd_prefill_shared_bytes.
+func PrefillShared(dim int) int {
+	n := 64
+	switch dim {
+	case 96, 256:
+		n = 32
+	case 128:
+		n = 48
+	}
+	return 128*dim*2 + 4*n*dim*2
+}
+
+// PrefillGroupShared is fd_prefill_wg_shared_bytes.
+func PrefillGroupShared(dim int) int {
+	n := 128
+	if dim == 256 {
+		n = 64
+	}
+	return (dim + 63) / 64 * 128 * (128 + 4*n)
+}

@@ -2,7 +2,7 @@ package abi
 
 import "github.com/flashdecode/flashdecode/plan"
 
-//go:generate go run ./gen ../../../../kernels/attention/params.h ../../../../kernels/attention/params_check.h ../../../../kernels/bench/params_bench.h
+//go:generate go run ./gen ../../../../kernels/attention/params.h ../../../../kernels/attention/params_prefill.h ../../../../kernels/attention/params_check.h ../../../../kernels/bench/params_bench.h
 
 // What DecodeParams.Flags is asked for, and what DecodeFlags derives from other fields.
 const (

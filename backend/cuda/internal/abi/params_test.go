@@ -33,6 +33,9 @@ var mirrors = []struct {
 	{"FdMergeItem", reflect.TypeFor[Merge]()},
 	{"FdMergePairsParams", reflect.TypeFor[MergePairsParams]()},
 	{"FdNaiveParams", reflect.TypeFor[NaiveParams]()},
+	{"FdKvRows", reflect.TypeFor[KvRows]()},
+	{"FdAppendParams", reflect.TypeFor[AppendParams]()},
+	{"FdCopyPagesParams", reflect.TypeFor[CopyPagesParams]()},
 	{"FdPlanParams", reflect.TypeFor[PlanParams]()},
 	{"FdPlanHeader", reflect.TypeFor[PlanHeader]()},
 	{"FdPlanUnit", reflect.TypeFor[PlanUnit]()},
@@ -42,7 +45,7 @@ var mirrors = []struct {
 	{"FdReferenceParams", reflect.TypeFor[ReferenceParams]()},
 }
 
-const headers = "#include \"attention/params.h\"\n#include \"attention/params_check.h\"\n#include \"bench/params_bench.h\"\n"
+const headers = "#include \"attention/params.h\"\n#include \"attention/params_prefill.h\"\n#include \"attention/params_check.h\"\n#include \"bench/params_bench.h\"\n"
 
 // runC compiles a C++ main over the kernels' headers and returns what it prints.
 func runC(t *testing.T, includes, body string) string {
@@ -106,6 +109,9 @@ func TestArithmetic(t *testing.T) {
 			}
 		}
 	}
+	for _, dim := range []int{64, 96, 128, 256} {
+		fmt.Fprintln(&want, PrefillThreads(dim)/32, PrefillRows, PrefillShared(dim), PrefillGroupShared(dim), PrefillGroupThreads)
+	}
 	for x := 1; x <= 128; x++ {
 		fmt.Fprintln(&want, Reciprocal(x))
 	}
@@ -129,6 +135,8 @@ for (int dim : {64, 128, 256}) {
       printf("%d %u %u\n", s, fd_decode_smem(dim * size, dim, 8, w, s), fd_decode_smem(dim * size, dim, 16, w, s));
     }
 }
+for (int d : {64, 96, 128, 256})
+  printf("%d %d %d %d %d\n", fd_prefill_warps(d), fd_prefill_rows(d), fd_prefill_shared_bytes(d), fd_prefill_wg_shared_bytes(d), FD_PREFILL_WG_THREADS);
 for (int x = 1; x <= 128; x++) printf("%u\n", fd_reciprocal(x));
 printf("%d %d %d %d %d %d %d %d %d %d\n", FD_TILE_TOKENS, FD_CAUSAL, FD_EARLY_KV, FD_PARTIALS, FD_FAULT_PAGE, FD_OPTIONS, FD_MERGE_F4, FD_NAIVE_TOKENS, FD_PLAN_THREADS, (int)fd_plan_scratch(7, 100));
 for (int b = 0; b < 64; b++)

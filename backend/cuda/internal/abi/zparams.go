@@ -150,6 +150,61 @@ type PlanUnit struct {
 	StateNs   int64
 }
 
+// KvRows is FdKvRows of params_prefill.h.
+type KvRows struct {
+	Table       uint64
+	TableIndptr uint64
+	SeqBase     uint64
+	PageStride  uint64
+	SeqStride   uint64
+	TokenStride uint32
+	HeadStride  uint32
+	PageSize    int32
+	TableStride int32
+}
+
+// AppendParams is FdAppendParams of params_prefill.h.
+type AppendParams struct {
+	Q               uint64
+	QOut            uint64
+	K               uint64
+	V               uint64
+	KCache          uint64
+	VCache          uint64
+	Positions       uint64
+	QIndptr         uint64
+	InvFreq         uint64
+	KScale          uint64
+	VScale          uint64
+	Rows            KvRows
+	QTokenStride    uint32
+	QHeadStride     uint32
+	QOutTokenStride uint32
+	QOutHeadStride  uint32
+	KTokenStride    uint32
+	VTokenStride    uint32
+	QHeads          int32
+	KVHeads         int32
+	KHeadDim        int32
+	VHeadDim        int32
+	RopePairs       int32
+	Batch           int32
+	QLen            int32
+	Flags           int32
+	RopeScale       float32
+	Pad             int32
+}
+
+// CopyPagesParams is FdCopyPagesParams of params_prefill.h.
+type CopyPagesParams struct {
+	From       uint64
+	To         uint64
+	Src        uint64
+	Dst        uint64
+	PageStride uint64
+	PageBytes  uint64
+}
+
 // CheckParams is FdCheckParams of params_check.h.
 type CheckParams struct {
 	KVLen          uint64
