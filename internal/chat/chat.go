@@ -4,21 +4,21 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/ardanlabs/jinja"
 )
 
-// Limits on what a template may cost. Published ones have at most 50 KB and render in milliseconds.
+// Limits on what a template may cost; meter says what bytes are counted. Published templates have at most 50 KB and render in
+// milliseconds.
 const (
 	maxTemplateBytes = 256 << 10
-	maxStringBytes   = 16 << 20  // of the output and of each value
-	maxMadeBytes     = 256 << 20 // of all values of a rendering, those that are garbage included
-	madePerByte      = 256       // and as much more for each byte of the messages, which templates put together
-	maxSteps         = 20_000_000
-	maxNesting       = 150  // of tags, brackets, calls and values in each other
-	maxChain         = 1000 // operators in a row
+	maxTokens        = 2000 // of a tag
+	maxBrackets      = 50   // in each other
+	maxBlocks        = 100  // in each other
+	maxCalls         = 50   // of macros in each other
+	maxDepth         = 100  // of lists and dictionaries in each other
 	maxRange         = 100_000
-	maxIndent        = 1000 // bytes of an indent, a width or a set of characters
-	maxSpec          = 8    // characters of a format such as %-20.3f
-	timeout          = 5 * time.Second
+	maxShort         = 64 // bytes of a literal that separates or pads
 )
 
 // ChatML is the template of models that name none but know <|im_start|> and <|im_end|>.
@@ -27,6 +27,10 @@ const ChatML = "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\\n' + m
 
 // ErrLimit is wrapped by the errors for a template that loops, calls or allocates without measure.
 var ErrLimit = errors.New("chat: template exceeds its limits")
+
+// ErrRefused is wrapped by the errors for what Jinja knows but templates out of files may not do here, because what it costs
+// is not in sight or because the library does something else.
+var ErrRefused = errors.New("flashdecode does not evaluate this in templates from files")
 
 // RaisedError is what a template itself rejects a conversation with, by raise_exception.
 type RaisedError struct{ Message string }
@@ -45,21 +49,26 @@ type Options struct {
 }
 
 // Template is a parsed template, safe for concurrent use.
-type Template struct{ body []node }
+type Template struct{ t *jinja.Template }
 
 // Parse reads a template. The name "chatml" stands for ChatML.
-func Parse(text string) (*Template, error) {
+func Parse(text string) (_ *Template, err error) {
 	if text == "chatml" {
 		text = ChatML
 	}
 	if len(text) > maxTemplateBytes {
 		return nil, fmt.Errorf("%w: %d bytes of source, at most %d", ErrLimit, len(text), maxTemplateBytes)
 	}
-	body, err := parse(text)
+	text, err = rewrite(text)
 	if err != nil {
 		return nil, err
 	}
-	return &Template{body}, nil
+	defer recoverInto(&err)
+	t, err := jinja.Compile(text)
+	if err != nil {
+		return nil, fmt.Errorf("chat: %w", err)
+	}
+	return &Template{t}, nil
 }
 
 // Render parses and renders a template.
@@ -71,37 +80,47 @@ func Render(template string, messages []Message, opts Options) (string, error) {
 	return t.Render(messages, opts)
 }
 
-// Render writes a conversation. An error wraps *RaisedError if the template rejects the conversation, and ErrLimit if it
-// costs too much: a template is a program out of a file.
-func (t *Template) Render(messages []Message, opts Options) (string, error) {
-	vars := &scope{names: globals()}
+// Render writes a conversation. An error wraps *RaisedError if the template rejects the conversation, ErrLimit if it costs too
+// much and ErrRefused if it came to a construct that is not evaluated: a template is a program out of a file.
+func (t *Template) Render(messages []Message, opts Options) (text string, err error) {
+	defer recoverInto(&err)
+	vars := make(map[string]jinja.Value, len(opts.Vars)+20)
 	for k, v := range opts.Vars {
-		vars.set(k, fromGo(v))
+		vars[k] = jinja.FromGoValue(v)
 	}
-	r := &run{now: opts.Now, deadline: time.Now().Add(timeout), most: maxMadeBytes}
-	if r.now.IsZero() {
-		r.now = time.Now()
-	}
-	all := &list{items: make([]value, len(messages))}
+	list := make([]jinja.Value, len(messages))
 	for i, m := range messages {
-		d := newDict()
-		d.set("role", m.Role)
-		d.set("content", m.Content)
-		all.items[i] = d
-		r.most += madePerByte * len(m.Content)
+		list[i] = jinja.NewDict()
+		list[i].AsDict().Set("role", jinja.NewString(m.Role))
+		list[i].AsDict().Set("content", jinja.NewString(m.Content))
 	}
-	vars.set("messages", all)
-	vars.set("add_generation_prompt", opts.AddGenerationPrompt)
-	vars.set("bos_token", opts.BOS)
-	vars.set("eos_token", opts.EOS)
+	vars["messages"] = jinja.NewList(list)
+	vars["add_generation_prompt"] = jinja.NewBool(opts.AddGenerationPrompt)
+	vars["bos_token"], vars["eos_token"] = jinja.NewString(opts.BOS), jinja.NewString(opts.EOS)
 	for _, absent := range []string{"tools", "documents"} { // apply_chat_template defines them
-		if isUndefined(vars.get(absent)) {
-			vars.set(absent, nil)
+		if _, ok := vars[absent]; !ok {
+			vars[absent] = jinja.None()
 		}
 	}
-	var out output
-	if err := r.body(t.body, vars.inner(), &out); err != nil {
-		return "", err
+	m := newMeter(vars)
+	now := opts.Now
+	if now.IsZero() {
+		now = time.Now()
 	}
-	return out.String(), nil
+	m.define(vars, now)
+	text, err = t.t.RenderValues(vars)
+	switch {
+	case m.err != nil: // the library may have swallowed it, or wrapped its text
+		return "", m.err
+	case err != nil:
+		return "", fmt.Errorf("chat: %w", err)
+	}
+	return text, nil
+}
+
+// recoverInto makes an error of a panic in the library, which does not expect every hostile template.
+func recoverInto(err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("chat: template fails: %v", r)
+	}
 }

@@ -8,10 +8,15 @@
 //     chat_template.jinja.
 //   - generation prompt: what a template writes last, if asked to, so that the model goes on as the assistant.
 //
-// Templates are run by an interpreter of this package's own: a template is a program out of a file, so what it may cost in
-// steps, memory, depth and time is counted at every step, which no library for Jinja does. It knows the part of Jinja that
-// chat templates use, and names what it does not know. Differences to Jinja: integers have 64 bits, keys of dictionaries are
-// strings.
+// A template is a program out of a file. The library github.com/ardanlabs/jinja runs it, which has no limits of its own;
+// rewrite therefore puts the filters of a meter behind every operand, pass and call, which count what is evaluated and end a
+// rendering with ErrLimit. What costs more than its operands show (format, slices with steps, separators and widths out of
+// variables, methods that change values) and what the library would silently do otherwise than Jinja as far as its spelling
+// tells (map and sort with arguments that it ignores, % of strings) ends with ErrRefused when a rendering comes to it.
+//
+// Known differences to Jinja that remain: none prints as nothing, operators and calls that Jinja rejects have some value,
+// floats print without ".0", tuples are lists, keys are strings, integers wrap at 64 bits, and a variable set in a loop keeps
+// its value in the next pass. testdata/deviations.json has them by example.
 //
 // The environment is that of Hugging Face transformers' apply_chat_template: blocks trimmed, loop controls, tojson,
 // raise_exception and strftime_now. The rendered text has the model's control tokens in it, so it is to be encoded with

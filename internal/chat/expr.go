@@ -1,444 +1,482 @@
 package chat
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
 
-// parser reads the body of one tag.
-type parser struct {
-	tokens []token
-	at     int
-	depth  *int // of nesting, of the whole template
+// expr writes the tokens of an expression with the meter's filters at its operands: x ~ f(y)|upper becomes
+// x|of ~ f(y|of)|of|upper|of. What is refused becomes a filter that fails, for a template may never come to it.
+type expr struct {
+	out      strings.Builder
+	toks     []token
+	i, line  int
+	outer    int       // brackets around the expression
+	brackets []bracket // open ones
+	top      bracket   // around the next token
 }
 
-func (p *parser) peek() token { return p.tokens[p.at] }
-
-func (p *parser) next() token {
-	t := p.tokens[p.at]
-	if t.kind != 0 {
-		p.at++
-	}
-	return t
+// bracket is an open bracket.
+type bracket struct {
+	close  string
+	call   bool   // of arguments, which may have names
+	test   bool   // of the arguments of a test, which is no operand
+	binary string // the operator in front of the next operand
 }
 
-// is reports whether the next token is this operator or word.
-func (p *parser) is(text string) bool {
-	t := p.peek()
-	return (t.kind == 'o' || t.kind == 'n') && t.text == text
+// rule is what is evaluated of a filter or method: calls with at most args arguments and with the named ones, of which check
+// approves.
+type rule struct {
+	args  int
+	named string
+	check func(args []argument) bool
 }
 
-func (p *parser) accept(text string) bool {
-	if p.is(text) {
-		p.at++
-		return true
-	}
-	return false
+// argument is one of a call, with the name of a named one.
+type argument struct {
+	name string
+	toks []token
 }
 
-func (p *parser) expect(text string) error {
-	if !p.accept(text) {
-		return fmt.Errorf("chat: template has %s where %q should be", p.peek(), text)
-	}
-	return nil
+var filters = map[string]rule{
+	"abs": {}, "batch": {args: 1}, "capitalize": {}, "count": {}, "d": {2, "boolean", nil}, "default": {2, "boolean", nil},
+	"dictsort": {0, "case_sensitive reverse", nil}, "e": {}, "escape": {}, "first": {}, "float": {}, "from_json": {}, "fromjson": {},
+	"indent": {2, "width first", smallNumber}, "int": {}, "items": {}, "join": {1, "attribute", shortStrings}, "last": {}, "length": {},
+	"list": {}, "lower": {}, "map": {0, "attribute default", nil}, "max": {}, "min": {}, "reject": {2, "", plainTest},
+	"rejectattr": {3, "", plainTest}, "replace": {3, "", nil}, "reverse": {}, "round": {1, "precision", nil}, "safe": {},
+	"select": {2, "", plainTest}, "selectattr": {3, "", plainTest}, "sort": {0, "reverse", nil}, "string": {}, "sum": {}, "title": {},
+	"tojson": {0, "ensure_ascii indent separators", jsonOptions}, "trim": {1, "", shortStrings}, "unique": {}, "upper": {}, "wordcount": {},
 }
 
-func (p *parser) name() (string, error) {
-	t := p.next()
-	if t.kind != 'n' {
-		return "", fmt.Errorf("chat: template has %s where a name should be", t)
-	}
-	return t.text, nil
+// cheap filters look at no more than the type and the length of a value.
+var cheap = []string{"length", "count", "first", "last", "default", "d"}
+
+// arithmetic are the operators for numbers only: those that repeat strings, and those that the library makes numbers for.
+var arithmetic = []string{"*", "**", "/", "//", "%", "-"}
+
+// methods are those of the library. Those with args below 0 are refused: they change values, or multiply them.
+var methods = map[string]rule{
+	"append": {args: -1}, "insert": {args: -1}, "pop": {args: -1}, "update": {args: -1}, "format": {args: -1},
+	"strip": {1, "", shortStrings}, "lstrip": {1, "", shortStrings}, "rstrip": {1, "", shortStrings}, "split": {args: 1},
+	"startswith": {1, "", noTuples}, "endswith": {1, "", noTuples}, "replace": {args: 3}, "upper": {}, "lower": {}, "title": {},
+	"capitalize": {}, "count": {args: 1}, "find": {args: 1}, "items": {}, "keys": {}, "values": {}, "get": {args: 2},
 }
 
-func (p *parser) end() error {
-	if t := p.peek(); t.kind != 0 {
-		return fmt.Errorf("chat: template has %s where the tag should end", t)
-	}
-	return nil
+func shortStrings(args []argument) bool {
+	return !slices.ContainsFunc(args, func(a argument) bool {
+		return a.name == "" && (len(a.toks) != 1 || a.toks[0].kind != str || len(a.toks[0].text) > maxShort)
+	})
 }
 
-// enter counts a level of nesting: a template must not exhaust the stack of who reads it.
-func (p *parser) enter() error {
-	if *p.depth++; *p.depth > maxNesting {
-		return fmt.Errorf("%w: nested deeper than %d", ErrLimit, maxNesting)
-	}
-	return nil
+func noTuples(args []argument) bool {
+	return !slices.ContainsFunc(args, func(a argument) bool { return a.toks[0].text == "(" && a.toks[0].kind == op })
 }
 
-func (p *parser) leave() { *p.depth-- }
-
-// expr reads a whole expression: yes if test else no.
-func (p *parser) expr() (expr, error) {
-	if err := p.enter(); err != nil {
-		return nil, err
-	}
-	defer p.leave()
-	x, err := p.or()
-	for err == nil && p.accept("if") {
-		c := choice{yes: x}
-		if c.test, err = p.or(); err != nil {
-			return nil, err
+// plainTest keeps select from looking for each of many values in many.
+func plainTest(args []argument) bool {
+	for i, a := range args {
+		if i > 0 && len(args[i-1].toks) == 1 && args[i-1].toks[0] == (token{str, "in"}) && a.toks[0].kind == name {
+			return false
 		}
-		if p.accept("else") {
-			if c.no, err = p.expr(); err != nil {
-				return nil, err
-			}
-		}
-		x = c
-		if err := p.long(1); err != nil {
-			return nil, err
+		if i < len(args)-1 && (len(a.toks) != 1 || a.toks[0].kind != str) {
+			return false // names of attributes and tests are to be seen
 		}
 	}
-	return x, err
+	return true
 }
 
-// long bounds what stands in a row, such as a.b.c or a + b + c.
-func (p *parser) long(n int) error {
-	if n > maxChain {
-		return fmt.Errorf("%w: more than %d operators in a row", ErrLimit, maxChain)
-	}
-	return nil
-}
-
-func (p *parser) or() (expr, error)  { return p.logic("or", p.and) }
-func (p *parser) and() (expr, error) { return p.logic("and", p.not) }
-
-func (p *parser) logic(word string, operand func() (expr, error)) (expr, error) {
-	x, err := operand()
-	if err != nil || !p.is(word) {
-		return x, err
-	}
-	l := logic{or: word == "or", xs: []expr{x}}
-	for p.accept(word) {
-		if x, err = operand(); err != nil {
-			return nil, err
+func smallNumber(args []argument) bool {
+	for i, a := range args {
+		if (i == 0 || a.name == "width") && a.name != "first" && !isSmall(a.toks) {
+			return false
 		}
-		l.xs = append(l.xs, x)
 	}
-	return l, nil
+	return true
 }
 
-func (p *parser) not() (expr, error) {
-	if !p.accept("not") {
-		return p.comparison()
-	}
-	if err := p.enter(); err != nil {
-		return nil, err
-	}
-	defer p.leave()
-	x, err := p.not()
-	return unary{"not", x}, err
+func isSmall(toks []token) bool {
+	return len(toks) == 1 && toks[0].kind == number && len(toks[0].text) == 1
 }
 
-func (p *parser) comparison() (expr, error) {
-	x, err := p.sum()
-	c := comparison{x: x}
-	for err == nil {
-		op := p.peek().text
+func jsonOptions(args []argument) bool {
+	for _, a := range args {
 		switch {
-		case p.accept("=="), p.accept("!="), p.accept("<"), p.accept(">"), p.accept("<="), p.accept(">="), p.accept("in"):
-		case p.is("not") && p.tokens[p.at+1].kind == 'n' && p.tokens[p.at+1].text == "in":
-			p.at += 2
-			op = "not in"
-		default:
-			if len(c.ops) == 0 {
-				return x, nil
-			}
-			return c, nil
+		case a.name == "indent" && !isSmall(a.toks), a.name == "ensure_ascii" && (len(a.toks) != 1 || strings.ToLower(a.toks[0].text) != "false"):
+			return false
+		case a.name == "separators" && slices.ContainsFunc(a.toks, func(t token) bool { return t.kind > op && (t.kind != str || len(t.text) > maxShort) }):
+			return false
 		}
-		var y expr
-		y, err = p.sum()
-		c.ops, c.ys = append(c.ops, op), append(c.ys, y)
 	}
-	return nil, err
+	return true
 }
 
-func (p *parser) sum() (expr, error)     { return p.binary(p.concat, "+", "-") }
-func (p *parser) concat() (expr, error)  { return p.binary(p.product, "~") }
-func (p *parser) product() (expr, error) { return p.binary(p.power, "*", "/", "//", "%") }
-func (p *parser) power() (expr, error) {
-	return p.binary(func() (expr, error) { return p.unary(true) }, "**")
-}
+// operands writes an expression.
+func operands(toks []token, line int) (string, error) { return operandsIn(toks, line, 0) }
 
-func (p *parser) binary(operand func() (expr, error), ops ...string) (expr, error) {
-	x, err := operand()
-	b := binary{x: x}
-	for err == nil {
-		op := ""
-		for _, o := range ops {
-			if t := p.peek(); t.kind == 'o' && t.text == o {
-				op = o
-			}
+func operandsIn(toks []token, line, brackets int) (string, error) {
+	e := expr{toks: toks, line: line, outer: brackets}
+	for e.i < len(toks) {
+		if err := e.token(); err != nil {
+			return "", err
 		}
-		if op == "" {
-			if len(b.ops) == 0 {
-				return x, nil
-			}
-			return b, nil
-		}
-		p.at++
-		var y expr
-		y, err = operand()
-		b.ops, b.ys = append(b.ops, op), append(b.ys, y)
 	}
-	return nil, err
-}
-
-func (p *parser) unary(filters bool) (x expr, err error) {
-	if err := p.enter(); err != nil {
-		return nil, err
-	}
-	defer p.leave()
 	switch {
-	case p.accept("-"):
-		x, err = p.unary(false)
-		x = unary{"-", x}
-	case p.accept("+"):
-		x, err = p.unary(false)
-		x = unary{"+", x}
+	case len(e.brackets) > 0:
+		return "", fmt.Errorf("chat: template has no %q", e.top.close)
+	case len(toks) == 0:
+		return "", fmt.Errorf("chat: template has a tag without an expression")
+	}
+	return strings.TrimSpace(e.out.String()), nil
+}
+
+// at is the token i places on.
+func (e *expr) at(i int) token {
+	if e.i+i >= 0 && e.i+i < len(e.toks) {
+		return e.toks[e.i+i]
+	}
+	return token{}
+}
+
+func (e *expr) is(i int, texts ...string) bool {
+	t := e.at(i)
+	return t.kind == op && t.text != "" && slices.Contains(texts, t.text)
+}
+
+func (e *expr) write(s string) { e.out.WriteString(s + " ") }
+
+// token writes the next token or tokens, where an operand may begin or an operator stand.
+func (e *expr) token() error {
+	t := e.at(0)
+	switch {
+	case t.kind == name && t.text == "recursive" && len(e.brackets) == 0:
+		return refused("a recursive loop")
+	case t.kind == name && t.text == "is":
+		return e.test()
+	case t.kind == name && keywords[t.text]:
+		e.top.binary = ""
+	case t.kind == name && e.top.call && e.is(1, "="):
+		e.write(t.text + " =")
+		e.i += 2
+		return nil
+	case t.kind == str && e.repeat():
+		return e.chain()
+	case t.kind == str && e.is(-1, "[") && e.is(1, "]"): // a key of a dictionary
+		e.write(t.spell())
+		e.i++
+		return nil
+	case t.kind != op:
+		e.write(t.spell())
+		e.i++
+		return e.chain()
+	case e.is(0, "(", "[", "{"):
+		return e.open(false)
+	case e.is(0, ")", "]", "}"):
+		return e.close()
+	case e.is(0, "+", "-") && !e.operandBefore():
 	default:
-		x, err = p.primary()
+		e.top.binary = t.text
 	}
-	for n := 1; err == nil; n++ {
-		if err := p.long(n); err != nil {
-			return nil, err
-		}
-		var y expr
-		switch y, err = p.postfix(x); {
-		case err != nil || y != nil:
-		case !filters:
-			return x, nil
-		default:
-			if y, err = p.filterOrTest(x); y == nil && err == nil {
-				return x, nil
-			}
-		}
-		x = y
-	}
-	return nil, err
+	e.write(t.text)
+	e.i++
+	return nil
 }
 
-// postfix reads one of .name, [key] and (arguments) behind x; nil if there is none.
-func (p *parser) postfix(x expr) (expr, error) {
-	switch {
-	case p.accept("."):
-		if t := p.peek(); t.kind == 'i' {
-			p.at++
-			return itemOf{x, literal{t.i}}, nil
-		}
-		name, err := p.name()
-		return attrOf{x, name}, err
-	case p.accept("["):
-		return p.subscript(x)
-	case p.is("("):
-		a, err := p.arguments()
-		return call{x, a}, err
-	}
-	return nil, nil
+func (e *expr) operandBefore() bool {
+	t := e.at(-1)
+	return t.kind != op && !(t.kind == name && keywords[t.text]) || e.is(-1, ")", "]", "}")
 }
 
-func (p *parser) subscript(x expr) (expr, error) {
-	var parts [3]expr
-	n := 0
-	for !p.is("]") {
-		if p.accept(":") {
-			if n++; n > 2 {
-				return nil, fmt.Errorf("chat: template has a slice of more than three parts")
-			}
-			continue
-		}
-		y, err := p.expr()
-		if err != nil {
-			return nil, err
-		}
-		if parts[n] != nil {
-			return nil, fmt.Errorf("chat: template has %s where \"]\" should be", p.peek())
-		}
-		parts[n] = y
+// repeat puts a constant for a short string literal times a number.
+func (e *expr) repeat() bool {
+	t, n := e.at(0), e.at(2)
+	if !e.is(1, "*") || n.kind != number || len(n.text) > 2 || e.is(3, "*", "**", ".", "[", "(", "|") || e.top.binary == "*" || e.top.binary == "**" {
+		return false
 	}
-	p.at++
-	switch {
-	case n > 0:
-		return sliceOf{x, parts[0], parts[1], parts[2]}, nil
-	case parts[0] == nil:
-		return nil, fmt.Errorf("chat: template has empty brackets behind a value")
+	count, err := strconv.Atoi(n.text)
+	if err != nil || count*len(t.text) > maxShort*4 {
+		return false
 	}
-	return itemOf{x, parts[0]}, nil
+	e.write(token{str, strings.Repeat(t.text, count)}.spell())
+	e.i += 3
+	return true
 }
 
-// filterOrTest reads |name(arguments) or is name behind x; nil if there is neither.
-func (p *parser) filterOrTest(x expr) (expr, error) {
-	switch {
-	case p.accept("|"):
-		return p.filter(x)
-	case p.accept("is"):
-		c := check{x: x, negated: p.accept("not")}
-		var err error
-		if c.name, err = p.name(); err != nil {
-			return nil, err
-		}
-		if _, ok := tests[c.name]; !ok {
-			return nil, fmt.Errorf("chat: template has the test %.40q, which is not supported", c.name)
-		}
-		switch t := p.peek(); {
-		case p.is("("):
-			c.arguments, err = p.arguments()
-		case t.kind == 's' || t.kind == 'i' || t.kind == 'f' || p.is("[") || p.is("{"),
-			t.kind == 'n' && !p.is("else") && !p.is("or") && !p.is("and") && !p.is("is") && !p.is("if") && !p.is("in") && !p.is("not"):
-			var y expr
-			if y, err = p.primary(); err == nil {
-				c.pos = []expr{y}
-			}
-		}
-		return c, err
+// test writes is [not] NAME [(ARGUMENTS)].
+func (e *expr) test() error {
+	e.write("is")
+	e.i++
+	if e.at(0).text == "not" {
+		e.write("not")
+		e.i++
 	}
-	return nil, nil
+	if e.at(0).kind == name {
+		e.write(e.at(0).text)
+		e.i++
+	}
+	e.top.binary = ""
+	if !e.is(0, "(") {
+		return nil
+	}
+	err := e.open(true)
+	e.top.test = true
+	return err
 }
 
-func (p *parser) filter(x expr) (expr, error) {
-	name, err := p.name()
-	if err != nil {
-		return nil, err
+func (e *expr) open(call bool) error {
+	t := e.at(0).text
+	e.brackets = append(e.brackets, e.top)
+	e.top = bracket{close: map[string]string{"(": ")", "[": "]", "{": "}"}[t], call: call}
+	e.write(t)
+	e.i++
+	if e.outer+len(e.brackets) > maxBrackets {
+		return fmt.Errorf("%w: brackets in each other deeper than %d", ErrLimit, maxBrackets)
 	}
-	if filterNamed(name) == nil {
-		return nil, fmt.Errorf("chat: template has the filter %.40q, which is not supported", name)
-	}
-	f := filter{x: x, name: name}
-	if p.is("(") {
-		f.arguments, err = p.arguments()
-	}
-	return f, err
+	return nil
 }
 
-// arguments reads (a, b, name=c).
-func (p *parser) arguments() (a arguments, err error) {
-	if err := p.expect("("); err != nil {
-		return a, err
+func (e *expr) close() error {
+	b, n := e.top, len(e.brackets)
+	if n == 0 || b.close != e.at(0).text {
+		return fmt.Errorf("chat: template has %q without its beginning", e.at(0).text)
 	}
-	for !p.accept(")") {
-		if len(a.pos)+len(a.kw) > 0 {
-			if err := p.expect(","); err != nil {
-				return a, err
-			}
-			if p.accept(")") {
-				break
-			}
-		}
-		name := ""
-		if next := p.tokens[min(p.at+1, len(p.tokens)-1)]; p.peek().kind == 'n' && next.kind == 'o' && next.text == "=" {
-			name = p.peek().text
-			p.at += 2
-		}
-		x, err := p.expr()
-		if err != nil {
-			return a, err
-		}
+	e.top, e.brackets = e.brackets[n-1], e.brackets[:n-1]
+	e.write(b.close)
+	e.i++
+	if b.test {
+		return nil
+	}
+	if b.call && e.is(0, ".", "[") {
+		e.write("|" + fnOperand)
+	}
+	return e.chain()
+}
+
+// chain writes what belongs to the operand before, up to the next bracket that opens, or ends the operand.
+func (e *expr) chain() error {
+	for {
 		switch {
-		case name != "":
-			a.names, a.kw = append(a.names, name), append(a.kw, x)
-		case len(a.kw) > 0:
-			return a, fmt.Errorf("chat: template has an argument without a name behind one with a name")
+		case e.is(0, "."):
+			if done, err := e.attribute(); done || err != nil {
+				return err
+			}
+		case e.is(0, "|"):
+			if done, err := e.filter(); done || err != nil {
+				return err
+			}
+		case e.is(0, "["):
+			if args := e.arguments(1); len(args) == 1 && len(outerColons(args[0].toks)) > 0 {
+				return e.slice(args[0].toks)
+			}
+			return e.open(false)
+		case e.is(0, "("):
+			if e.at(-1).kind == str || e.at(-1).kind == number {
+				return fmt.Errorf("chat: template calls %.20q", e.at(-1).text)
+			}
+			return e.open(true)
+		case e.is(0, arithmetic...) || slices.Contains(arithmetic, e.top.binary):
+			e.write("|" + fnNumber)
+			return nil
 		default:
-			a.pos = append(a.pos, x)
+			e.write("|" + fnOperand)
+			return nil
 		}
 	}
-	return a, nil
 }
 
-func (p *parser) primary() (expr, error) {
-	switch t := p.next(); {
-	case t.kind == 's':
-		text := t.text
-		for p.peek().kind == 's' {
-			text += p.next().text
+// attribute writes .NAME, and .METHOD( with its bracket. done says that the chain goes on elsewhere.
+func (e *expr) attribute() (done bool, err error) {
+	n := e.at(1).text
+	r, isMethod := methods[n]
+	switch {
+	case e.at(1).kind == op || e.at(1).kind == str:
+		return true, fmt.Errorf("chat: template has %q where the name of an attribute is expected", n)
+	case !isMethod || !e.is(2, "("):
+		if isMethod { // an item of this name: the method, called under another name, would escape its rule
+			e.write(`["` + n + `"]`)
+		} else {
+			e.write("." + n)
 		}
-		return literal{text}, nil
-	case t.kind == 'i':
-		return literal{t.i}, nil
-	case t.kind == 'f':
-		return literal{t.f}, nil
-	case t.kind == 'n':
-		switch t.text {
-		case "true", "True":
-			return literal{true}, nil
-		case "false", "False":
-			return literal{false}, nil
-		case "none", "None":
-			return literal{nil}, nil
-		}
-		return nameOf{t.text}, nil
-	case t.text == "(" && t.kind == 'o':
-		return p.parenthesis()
-	case t.text == "[" && t.kind == 'o':
-		items, err := p.list("]")
-		return listOf{items: items}, err
-	case t.text == "{" && t.kind == 'o':
-		return p.dict()
+		e.i += 2
+		return false, nil
+	case r.args < 0 || !r.holds(e.arguments(3)):
+		return true, e.refuse("the method "+n+" with these arguments", 3)
+	case n == "replace":
+		e.write("|" + fnOperand + "|" + fnReplace)
 	default:
-		return nil, fmt.Errorf("chat: template has %s where a value should be", t)
+		e.write("." + n)
+	}
+	e.i += 2
+	return true, e.open(true)
+}
+
+// filter writes |NAME, and |NAME( with its bracket. done says that the chain goes on elsewhere.
+func (e *expr) filter() (done bool, err error) {
+	n := e.at(1).text
+	r, known := filters[n]
+	if e.at(1).kind != name {
+		return true, fmt.Errorf("chat: template has %q where the name of a filter is expected", n)
+	}
+	if !slices.Contains(cheap, n) {
+		e.write("|" + fnOperand)
+	}
+	var args []argument
+	if e.is(2, "(") {
+		args = e.arguments(3)
+	}
+	if !known || !r.holds(args) || n == "map" && len(args) == 0 {
+		what := "the filter " + n
+		if known {
+			what += " with these arguments"
+		}
+		after := 2
+		if e.is(2, "(") {
+			after = 3
+		}
+		return true, e.refuse(what, after)
+	}
+	e.i += 2
+	switch {
+	case n == "tojson" && e.is(0, "("):
+		return true, e.json(args)
+	case n == "replace":
+		n = fnReplace
+	}
+	e.write("|" + n)
+	if e.is(0, "(") {
+		return true, e.open(true)
+	}
+	return false, nil
+}
+
+// json writes tojson and its arguments.
+func (e *expr) json(args []argument) error {
+	e.write("|tojson")
+	for _, a := range args {
+		if a.name == "separators" {
+			e.write("( separators =")
+			for _, t := range a.toks {
+				e.write(t.spell())
+			}
+			e.write(")")
+		}
+	}
+	for _, a := range args {
+		if a.name == "indent" {
+			e.write("|" + fnIndent + "(" + a.toks[0].text + ")")
+		}
+	}
+	e.skip(1)
+	return e.chain()
+}
+
+// refuse writes a filter that fails, for a filter, call or subscript whose arguments or end are n tokens on; no argument is
+// evaluated.
+func (e *expr) refuse(what string, n int) error {
+	e.write(fmt.Sprintf(`|%s("%s, in line %d")`, fnRefuse, what, e.line))
+	if e.is(n-1, "(", "[") {
+		e.skip(n)
+	} else {
+		e.i += n
+	}
+	return e.chain()
+}
+
+// skip goes behind the bracket whose contents begin n tokens on.
+func (e *expr) skip(n int) {
+	e.i += n
+	for depth := 1; depth > 0 && e.i < len(e.toks); e.i++ {
+		depth += e.deeper(0)
 	}
 }
 
-// parenthesis is an expression or a tuple.
-func (p *parser) parenthesis() (expr, error) {
-	if p.accept(")") {
-		return listOf{tuple: true}, nil
+// deeper is 1 for an opening bracket and -1 for a closing one.
+func (e *expr) deeper(i int) int {
+	switch {
+	case e.is(i, "(", "[", "{"):
+		return 1
+	case e.is(i, ")", "]", "}"):
+		return -1
 	}
-	x, err := p.expr()
-	if err != nil {
-		return nil, err
-	}
-	if p.accept(")") {
-		return x, nil
-	}
-	if err := p.expect(","); err != nil {
-		return nil, err
-	}
-	rest, err := p.list(")")
-	return listOf{append([]expr{x}, rest...), true}, err
+	return 0
 }
 
-// list reads expressions up to the closing bracket.
-func (p *parser) list(end string) (items []expr, err error) {
-	for !p.accept(end) {
-		if len(items) > 0 {
-			if err := p.expect(","); err != nil {
-				return nil, err
-			}
-			if p.accept(end) {
-				break
-			}
+// arguments splits what is in the bracket whose contents begin n tokens on.
+func (e *expr) arguments(n int) (args []argument) {
+	var a argument
+	for depth := 1; e.i+n < len(e.toks); n++ {
+		depth += e.deeper(n)
+		end := depth == 0 || depth == 1 && e.is(n, ",")
+		switch {
+		case !end && len(a.toks) == 0 && e.at(n).kind == name && e.is(n+1, "="):
+			a.name = e.at(n).text
+			n++
+		case !end:
+			a.toks = append(a.toks, e.at(n))
+		case len(a.toks) > 0:
+			args = append(args, a)
+			a = argument{}
 		}
-		x, err := p.expr()
-		if err != nil {
-			return nil, err
+		if depth == 0 {
+			break
 		}
-		items = append(items, x)
 	}
-	return items, nil
+	return args
 }
 
-func (p *parser) dict() (expr, error) {
-	var d dictOf
-	for !p.accept("}") {
-		if len(d.keys) > 0 {
-			if err := p.expect(","); err != nil {
-				return nil, err
-			}
-			if p.accept("}") {
-				break
-			}
-		}
-		k, err := p.expr()
-		if err != nil {
-			return nil, err
-		}
-		if err := p.expect(":"); err != nil {
-			return nil, err
-		}
-		v, err := p.expr()
-		if err != nil {
-			return nil, err
-		}
-		d.keys, d.values = append(d.keys, k), append(d.values, v)
+// slice writes [START:STOP] and [::-1]. Other steps are refused: the library takes as many steps as the bounds are apart.
+func (e *expr) slice(toks []token) error {
+	if len(toks) == 4 && toks[0].text == ":" && toks[1].text == ":" && toks[2].text == "-" && toks[3].text == "1" {
+		e.write("[::-1]")
+		e.skip(1)
+		return e.chain()
 	}
-	return d, nil
+	colons := outerColons(toks)
+	if len(colons) > 1 {
+		return e.refuse("a slice with a step other than [::-1]", 1)
+	}
+	var bounds [2]string
+	for i, toks := range [][]token{toks[:colons[0]], toks[colons[0]+1:]} {
+		if len(toks) > 0 {
+			b, err := operandsIn(toks, e.line, e.outer+len(e.brackets)+1)
+			if err != nil {
+				return err
+			}
+			bounds[i] = "(" + b + ")|" + fnBound
+		}
+	}
+	e.write("[" + bounds[0] + ":" + bounds[1] + "]")
+	e.skip(1)
+	return e.chain()
+}
+
+// outerColons are the places of colons outside of brackets.
+func outerColons(toks []token) (at []int) {
+	depth := 0
+	for i, t := range toks {
+		switch {
+		case t.kind != op:
+		case strings.Contains("([{", t.text):
+			depth++
+		case strings.Contains(")]}", t.text):
+			depth--
+		case t.text == ":" && depth == 0:
+			at = append(at, i)
+		}
+	}
+	return at
+}
+
+func (r rule) holds(args []argument) bool {
+	plain := 0
+	for _, a := range args {
+		switch {
+		case a.name == "":
+			plain++
+		case !slices.Contains(strings.Fields(r.named), a.name):
+			return false
+		}
+	}
+	return plain <= r.args && (r.check == nil || r.check(args))
 }

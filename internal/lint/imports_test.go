@@ -61,6 +61,7 @@ var outside = map[string][]string{
 	"weights/gguf":         {"golang.org/x/sys"},
 	"kvcache/flat":         {"golang.org/x/sys"},
 	"internal/*":           {"golang.org/x/sys"},
+	"internal/chat":        {"github.com/ardanlabs/jinja"},
 	"backend/cpu":          {"golang.org/x/sys"},
 	"backend/cuda":         {"golang.org/x/sys"},
 	"internal/cuda/driver": {"github.com/ebitengine/purego"},
