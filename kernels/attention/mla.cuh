@@ -43,15 +43,17 @@ struct Shared {
   Work work;
   float m[2][kM], shrink[2][kM];  // by parity of the tile: reference logits after it, and what O is multiplied by before it
   float l[2][kM];                 // sums of either warpgroup's tiles
-  uint64_t full[kBuffers][kParts], empty[kBuffers][kParts], q_full[kParts];
+  uint64_t full[kBuffers][kParts], empty[kBuffers][kParts];
 };
 
 DEV bool find(const FdDecodeParams& p, Work& w) {
   const int seq = blockIdx.z, x = blockIdx.x;
-  w.heads = p.group;
-  w.kv_len = load_i32(p.kv_len, seq);
+  w.kv_len = load_i32(p.kv_len, seq);  // all loads first: a round trip each would be a large part of a short call
   w.q_start = p.q_indptr ? load_i32(p.q_indptr, seq) : seq * p.q_len;
-  w.q_len = p.q_indptr ? load_i32(p.q_indptr, seq + 1) - w.q_start : p.q_len;
+  w.q_len = p.q_indptr ? load_i32(p.q_indptr, seq + 1) : w.q_start + p.q_len;
+  w.kv = seq_rows(kv_rows(p), seq);
+  w.q_len -= w.q_start;
+  w.heads = p.group;
   w.row0 = blockIdx.y * kM;
   w.rows = min(kM, w.q_len * w.heads - w.row0);
   if (w.rows <= 0) return false;
@@ -62,13 +64,13 @@ DEV bool find(const FdDecodeParams& p, Work& w) {
     w.splits = max(1, (tiles + p.chunk_tiles - 1) / p.chunk_tiles);
     w.first = x * p.chunk_tiles;
     w.tiles = min(p.chunk_tiles, tiles - w.first);
-  } else {              // equal parts
+  } else {              // parts that differ by one tile at most, the longer ones first
     w.splits = max(1, min(tiles, (int)gridDim.x));
-    w.first = (int)((int64_t)tiles * x / w.splits);
-    w.tiles = (int)((int64_t)tiles * (x + 1) / w.splits) - w.first;
+    const int each = tiles / w.splits, longer = tiles - each * w.splits;
+    w.first = x * each + min(x, longer);
+    w.tiles = each + (x < longer);
   }
   w.first *= kN;
-  w.kv = seq_rows(kv_rows(p), seq);
   return x < w.splits;
 }
 
@@ -100,26 +102,31 @@ template <int kPart> DEV void copy_part_of(const Shared& s, uint64_t tensor, uin
 DEV void produce(const FdDecodeParams& p, const Shared& s, uint32_t shared) {
   const Work& w = s.work;
   const int lane = threadIdx.x % 32, row = threadIdx.x % 128 / 32 * 16 + lane;
-  uint64_t offset = ~0ull;
-  if (lane < 16 && row < w.rows) {
-    const int packed = w.row0 + row, token = packed / w.heads;
-    offset = (uint64_t)(w.q_start + token) * p.q_token_stride + (uint64_t)(packed - token * w.heads) * (kDim * 2);
-  }
-  copy_part<0>(shared, p.q, offset);
-  cp_arrive_noinc(smem_u32(&s.q_full[0]));
-  copy_part<1>(shared, p.q, offset);
-  cp_arrive_noinc(smem_u32(&s.q_full[1]));
-  copy_part<2>(shared, p.q, offset);
-  cp_arrive_noinc(smem_u32(&s.q_full[2]));
   NO_UNROLL for (int i = 0; i < w.tiles; i++) {
     const int token = w.first + i * kN + row;
     const uint32_t tile = shared + (1 + i % kBuffers) * kTileBytes;
-    offset = lane < 16 && token < w.end ? w.kv.offset(token) : ~0ull;
+    const uint64_t offset = lane < 16 && token < w.end ? w.kv.offset(token) : ~0ull;
     copy_part_of<0>(s, p.k, tile, offset, i);
     copy_part_of<1>(s, p.k, tile, offset, i);
     copy_part_of<2>(s, p.k, tile, offset, i);
   }
   cp_wait_all();
+}
+
+// Q is copied by the warps that need it, while the others start on the first tile: 8 rows each, as one run of chunks.
+DEV void copy_query(const FdDecodeParams& p, const Work& w, uint32_t q) {
+  constexpr int kChunks = kDim / 8;
+  const int lane = threadIdx.x % 32, row0 = threadIdx.x / 32 * 8, packed = w.row0 + row0 + lane, token = packed / w.heads;
+  const uint64_t mine = lane < 8 && row0 + lane < w.rows ? (uint64_t)(w.q_start + token) * p.q_token_stride + (uint64_t)(packed - token * w.heads) * (kDim * 2) : ~0ull;
+  UNROLL for (int i = 0; i < 8 * kChunks / 32; i++) {
+    const int row = (i * 32 + lane) / kChunks, chunk = (i * 32 + lane) % kChunks;
+    const uint32_t lo = __shfl_sync(~0u, (uint32_t)mine, row), hi = __shfl_sync(~0u, (uint32_t)(mine >> 32), row);
+    const bool read = hi != ~0u;
+    cp_async16(q + chunk_at(row0 + row, chunk), at<char>(p.q + (read ? ((uint64_t)hi << 32 | lo) + chunk * 16 : 0)), read ? 16 : 0);
+  }
+  cp_wait_all();
+  fence_async();
+  bar_sync(kBarBoth, 256);
 }
 
 // ---- warpgroups 0 and 1: arithmetic
@@ -182,31 +189,34 @@ DEV float advance(Row& r, float before, float top) {
   return before == -INFINITY_F ? (m == -INFINITY_F ? 1.f : 0.f) : ex2(before - base);
 }
 
-// softmax of this warpgroup's tile i; leaves P, the new reference logits and the factors for O.
+// softmax of this warpgroup's tile i; leaves P, the new reference logits and the factors for O. A scheduler has one warp here, so both
+// rows of a thread go step by step together: one after the other they would wait for each result.
 template <class T> DEV void softmax(const FdDecodeParams& p, Shared& s, float (&x)[32], Row (&rows)[2], uint32_t tile, int i) {
   const int lane = threadIdx.x % 32, row = threadIdx.x % 128 / 32 * 16 + lane / 4, token = s.work.first + i * kN + lane % 4 * 2;
-  const bool masked = s.work.first + (i + 1) * kN > s.work.common;
+  if (s.work.first + (i + 1) * kN > s.work.common) UNROLL for (int half = 0; half < 2; half++) {
+    const int r = row + 8 * half, hi = (p.flags & FD_CAUSAL) && r < s.work.rows ? min(s.work.end - 1, s.work.position(r)) : s.work.end - 1;
+    UNROLL for (int j = 0; j < 8; j++) UNROLL for (int e = 0; e < 2; e++) if (token + j * 8 + e > hi) x[4 * j + 2 * half + e] = -INFINITY_F;
+  }
+  float top[2], base[2], shrink[2], sum[2][2] = {};
+  UNROLL for (int half = 0; half < 2; half++) {
+    top[half] = max3(x[2 * half], x[2 * half + 1], x[4 + 2 * half]);
+    UNROLL for (int j = 1; j < 8; j++) top[half] = max3(top[half], x[4 * j + 2 * half], x[4 * j + 2 * half + 1]);
+  }
+  UNROLL for (int d = 1; d < 4; d *= 2) UNROLL for (int half = 0; half < 2; half++) top[half] = fmaxf(top[half], __shfl_xor_sync(~0u, top[half], d));
+  UNROLL for (int half = 0; half < 2; half++) {
+    shrink[half] = advance(rows[half], i > 0 ? s.m[(i + 1) & 1][row + 8 * half] : -INFINITY_F, top[half] * p.scale_log2);
+    base[half] = rows[half].m == -INFINITY_F ? 0.f : rows[half].m;
+  }
+  UNROLL for (int j = 0; j < 8; j++) UNROLL for (int half = 0; half < 2; half++) UNROLL for (int e = 0; e < 2; e++) {
+    float& y = x[4 * j + 2 * half + e];
+    y = ex2(fmaf(y, p.scale_log2, -base[half]));
+    sum[half][e] += y;
+  }
   UNROLL for (int half = 0; half < 2; half++) {
     const int r = row + 8 * half;
-    if (masked) {
-      const int hi = (p.flags & FD_CAUSAL) && r < s.work.rows ? min(s.work.end - 1, s.work.position(r)) : s.work.end - 1;
-      UNROLL for (int j = 0; j < 8; j++) UNROLL for (int e = 0; e < 2; e++) if (token + j * 8 + e > hi) x[4 * j + 2 * half + e] = -INFINITY_F;
-    }
-    float top = -INFINITY_F;
-    UNROLL for (int j = 0; j < 8; j++) top = max3(top, x[4 * j + 2 * half], x[4 * j + 2 * half + 1]);
-    top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
-    top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
-    const float shrink = advance(rows[half], i > 0 ? s.m[(i + 1) & 1][r] : -INFINITY_F, top * p.scale_log2);
-    const float base = rows[half].m == -INFINITY_F ? 0.f : rows[half].m;
-    float sum = 0.f;
-    UNROLL for (int j = 0; j < 8; j++) UNROLL for (int e = 0; e < 2; e++) {
-      float& y = x[4 * j + 2 * half + e];
-      y = ex2(fmaf(y, p.scale_log2, -base));
-      sum += y;
-    }
-    rows[half].l += sum;
-    if (lane % 4 == 0) { s.m[i & 1][r] = rows[half].m; s.shrink[i & 1][r] = MUTANT(mla_not_rescaled) ? 1.f : shrink; }
-    UNROLL for (int j = 0; j < 8; j++) sts32(tile + chunk_at(r, 64 + j) + lane % 4 * 4, half::pack<T>(x[4 * j + 2 * half], x[4 * j + 2 * half + 1]));
+    UNROLL for (int j = 0; j < 8; j++) sts32(tile + chunk_at(r, 64 + j) + lane % 4 * 4, fd::half::pack<T>(x[4 * j + 2 * half], x[4 * j + 2 * half + 1]));
+    if (lane % 4 == 0) { s.m[i & 1][r] = rows[half].m; s.shrink[i & 1][r] = MUTANT(mla_not_rescaled) ? 1.f : shrink[half]; }
+    rows[half].l += sum[half][0] + sum[half][1];
   }
 }
 
@@ -228,7 +238,7 @@ template <class T> DEV void consume(const FdDecodeParams& p, Shared& s, uint32_t
   const int n = s.work.tiles, row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
   Row rows[2] = {{-INFINITY_F, 0.f}, {-INFINITY_F, 0.f}};
   UNROLL for (int j = 0; j < 128; j++) o[j] = 0.f;
-  UNROLL for (int i = 0; i < kParts; i++) await(&s.q_full[i], 0);
+  if (n > 0) copy_query(p, s.work, shared);
   NO_UNROLL for (int i = 0; i < n; i++) {
     const uint32_t tile = shared + (1 + i % kBuffers) * kTileBytes;
     if (i % 2 == group) weigh_tile<T>(p, s, shared, tile, group, i, rows);

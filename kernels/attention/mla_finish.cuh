@@ -61,81 +61,87 @@ DEV void store_state(const FdDecodeParams& p, const Output& o, const Row (&rows)
 }
 
 // Shared memory of a merge; the tiles are done with.
-struct Merging { float sums[kWarps][8][32]; float weights[kWarps][kMaxSplits][8]; };
+struct Merging {
+  float sums[kWarps][8][32];
+  float weights[2][kM][kMaxSplits + 1];  // an odd stride keeps rows in different banks; of either warpgroup's columns: what a split's O is to be multiplied by
+  Row rows[kM];                      // reference logit and sum over all splits
+};
 
-// The 8 rows of a strip: this lane's row is lane / 4. Its reference logit and sum over all splits; weights gets what each split's O
-// is to be multiplied by.
-DEV Row merge_rows(const FdDecodeParams& p, const Work& w, int strip, float (*weights)[8]) {
-  const int lane = threadIdx.x % 32, group = strip / 16 % 2, row = strip / 32 * 16 + strip % 2 * 8 + lane / 4;
-  const char* scales = at<char>(p.state_ml) + (first_state() * kM + row) * sizeof(Scale);
-  Row all{-INFINITY_F, 0.f};
-  constexpr int kLoads = 5;
-  for (int i = 0; i < w.splits; i += 4 * kLoads) {  // reference logits first; the second pass finds the lines in L1
+// Fills weights and rows for packed rows first ... first+count-1: half a warp a row, its lanes the splits, all loads at once.
+DEV void merge_rows(const FdDecodeParams& p, const Work& w, Merging& s, int first, int count) {
+  constexpr int kLoads = kMaxSplits / 16;
+  const int lane = threadIdx.x % 16;
+  for (int base = 0; base < count; base += kThreads / 16) {
+    const int i = base + threadIdx.x / 16, row = first + i;
+    const char* scales = at<char>(p.state_ml) + (first_state() * kM + row) * sizeof(Scale);
     uint4 x[kLoads];
-    UNROLL for (int j = 0; j < kLoads; j++) if (i + 4 * j + lane % 4 < w.splits) x[j] = ld128(scales + (int64_t)(i + 4 * j + lane % 4) * (kM * sizeof(Scale)));
     UNROLL for (int j = 0; j < kLoads; j++) {
-      const int split = i + 4 * j + lane % 4;
-      if (split >= w.splits) continue;
-      const float m = __uint_as_float(x[j].x), top = fmaxf(all.m, m);
-      if (top == -INFINITY_F) continue;
-      all.l = all.l * ex2(all.m - top) + __uint_as_float(x[j].y) * ex2(m - top);
-      all.m = top;
+      x[j] = make_uint4(0xff800000u, 0u, 0u, 0u);  // -inf: no split
+      if (i < count && lane + 16 * j < w.splits) x[j] = ld128(scales + (int64_t)(lane + 16 * j) * (kM * sizeof(Scale)));
     }
+    Row all{-INFINITY_F, 0.f};
+    UNROLL for (int j = 0; j < kLoads; j++) all.m = fmaxf(all.m, __uint_as_float(x[j].x));
+    UNROLL for (int d = 8; d > 0; d /= 2) all.m = fmaxf(all.m, __shfl_xor_sync(~0u, all.m, d));
+    UNROLL for (int j = 0; j < kLoads; j++) {
+      const float m = __uint_as_float(x[j].x), f = m == -INFINITY_F ? 0.f : ex2(m - all.m);
+      all.l += f * __uint_as_float(x[j].y);
+      if (i >= count || lane + 16 * j >= w.splits) continue;
+      s.weights[0][row][lane + 16 * j] = f * __uint_as_float(x[j].z);
+      s.weights[1][row][lane + 16 * j] = f * __uint_as_float(x[j].w);
+    }
+    UNROLL for (int d = 8; d > 0; d /= 2) all.l += __shfl_xor_sync(~0u, all.l, d);
+    if (i < count && lane == 0) s.rows[row] = all;
   }
-  UNROLL for (int d = 1; d < 4; d *= 2) {
-    const float m = __shfl_xor_sync(~0u, all.m, d), l = __shfl_xor_sync(~0u, all.l, d), top = fmaxf(all.m, m);
-    if (top != -INFINITY_F) all = Row{top, all.l * ex2(all.m - top) + l * ex2(m - top)};
-  }
-  for (int split = lane % 4; split < w.splits; split += 4) {
-    const uint4 x = ld128(scales + (int64_t)split * (kM * sizeof(Scale)));
-    const float m = __uint_as_float(x.x);
-    weights[split][lane / 4] = m == -INFINITY_F ? 0.f : ex2(m - all.m) * __uint_as_float(group ? x.w : x.z);
-  }
-  __syncwarp();
-  return all;
 }
 
-// Adds a strip (32 units) over splits first, first+step, ...
-DEV void add_strip(float (&sum)[8], const char* o, int splits, int first, int step, const float (*weights)[8]) {
-  constexpr int kLoads = 12;  // under way at a time
-  const int row = threadIdx.x % 32 / 4;
-  UNROLL for (int e = 0; e < 8; e++) sum[e] = 0.f;
-  for (int i = first; i < splits; i += kLoads * step) {
-    uint4 x[kLoads];
-    UNROLL for (int j = 0; j < kLoads; j++) if (i + j * step < splits) x[j] = ld128(o + (int64_t)(i + j * step) * (kUnits * 16));
-    UNROLL for (int j = 0; j < kLoads; j++) {
-      if (i + j * step >= splits) continue;
-      const float f = weights[i + j * step][row];
-      const uint32_t y[4] = {x[j].x, x[j].y, x[j].z, x[j].w};
-      UNROLL for (int e = 0; e < 4; e++) { const float2 z = unpack_f16(y[e]); sum[2 * e] += f * z.x; sum[2 * e + 1] += f * z.y; }
-    }
+// A warp's part of a strip (32 units): splits first, first+step, ..., kLoads of them under way at a time.
+constexpr int kLoads = 16;
+DEV void load_units(uint4 (&x)[kLoads], const char* o, int splits, int first, int step) {
+  UNROLL for (int j = 0; j < kLoads; j++) if (first + j * step < splits) x[j] = ld128(o + (int64_t)(first + j * step) * (kUnits * 16));
+}
+DEV void add_units(float (&sum)[8], const uint4 (&x)[kLoads], int splits, int first, int step, const float* weights) {
+  UNROLL for (int j = 0; j < kLoads; j++) {
+    if (first + j * step >= splits) continue;
+    const float f = weights[first + j * step];
+    const uint32_t y[4] = {x[j].x, x[j].y, x[j].z, x[j].w};
+    UNROLL for (int e = 0; e < 4; e++) { const float2 z = unpack_f16(y[e]); sum[2 * e] += f * z.x; sum[2 * e + 1] += f * z.y; }
   }
 }
 
 // Merges this part's share of the row tile's strips. A strip is shared by as many warps as there are to spare, whose sums are
-// added in order: the result depends on the numbers of splits and parts only.
+// added in order: the result depends on the numbers of splits and parts only. The first units are on their way while the weights
+// of the strips' rows are worked out.
 template <class T> DEV void merge(const FdDecodeParams& p, const Work& w, Merging& s, int part, int parts) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, begin = kStrips * part / parts, strips = kStrips * (part + 1) / parts - begin;
-  const int team = max(1, min(6, kWarps / max(1, strips))), teams = kWarps / team, member = warp / teams;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, begin = kStrips * part / parts, end = kStrips * (part + 1) / parts, strips = end - begin;
+  if (strips == 0) return;
+  const int team = max(1, min(6, kWarps / strips)), teams = kWarps / team, member = warp / teams;
   for (int base = 0; base < strips; base += teams) {
-    const int i = base + warp % teams, strip = begin + i;
+    const int i = base + warp % teams, strip = begin + i, r = strip / 32 * 16 + strip % 2 * 8 + lane / 4, group = strip / 16 % 2;
     const bool mine = i < strips && member < team;
-    Row row{0.f, 0.f};
-    float sum[8];
+    const char* o = at<char>(p.state_o) + (first_state() * kUnits + strip * 32 + lane) * 16;
+    uint4 x[kLoads];
+    float sum[8] = {};
+    if (mine) load_units(x, o, w.splits, member, team);
+    if (base == 0) {
+      merge_rows(p, w, s, begin / 32 * 16, ((end - 1) / 32 - begin / 32 + 1) * 16);
+      __syncthreads();
+    }
     if (mine) {
-      row = merge_rows(p, w, strip, s.weights[warp]);
-      add_strip(sum, at<char>(p.state_o) + (first_state() * kUnits + strip * 32 + lane) * 16, w.splits, member, team, s.weights[warp]);
+      add_units(sum, x, w.splits, member, team, s.weights[group][r]);
+      for (int next = member + kLoads * team; next < w.splits; next += kLoads * team) {
+        load_units(x, o, w.splits, next, team);
+        add_units(sum, x, w.splits, next, team, s.weights[group][r]);
+      }
       if (member > 0) UNROLL for (int e = 0; e < 8; e++) s.sums[warp][e][lane] = sum[e];
     }
-    __syncthreads();
-    const int r = strip / 32 * 16 + strip % 2 * 8 + lane / 4;
+    if (team > 1) __syncthreads();
     if (mine && member == 0 && r < w.rows) {
       for (int j = 1; j < team; j++) UNROLL for (int e = 0; e < 8; e++) sum[e] += s.sums[warp + j * teams][e][lane];
-      const Norm n = norm_of(p, w, r, row.m, row.l, strip % 32 < 2 && lane % 4 == 0);
-      char* to = at<char>(out_row(p, w, r)) + (strip / 16 % 2 * 256 + strip / 2 % 8 * 32 + lane % 4 * 2) * 2;
+      const Norm n = norm_of(p, w, r, s.rows[r].m, s.rows[r].l, strip % 32 < 2 && lane % 4 == 0);
+      char* to = at<char>(out_row(p, w, r)) + (group * 256 + strip / 2 % 8 * 32 + lane % 4 * 2) * 2;
       UNROLL for (int e = 0; e < 4; e++) st32(to + e * 16, half::pack<T>(sum[2 * e] * n.factor, sum[2 * e + 1] * n.factor));
     }
-    __syncthreads();
+    if (team > 1) __syncthreads();
   }
 }
 
@@ -158,7 +164,6 @@ template <class T> DEV void combine(const FdDecodeParams& p, const Work& w, Merg
 
 DEV void init_barriers(Shared& s) {
   for (int i = 0; i < kParts; i++) {
-    mbar_init(smem_u32(&s.q_full[i]), 128);
     for (int b = 0; b < kBuffers; b++) {
       mbar_init(smem_u32(&s.full[b][i]), 128);
       mbar_init(smem_u32(&s.empty[b][i]), i == 2 ? 8 : 4);  // warps: of one warpgroup, or of both
@@ -171,7 +176,7 @@ template <class T> DEV void kernel(const FdDecodeParams& p) {
   SHARED_BYTES(shared);
   SHARED_ARRAY(Shared, shared_state, 1);
   Shared& s = shared_state[0];
-  if (threadIdx.x == 0) init_barriers(s);
+  if (threadIdx.x == 32) init_barriers(s);
   pdl_wait();  // in a chain of dependent launches all of the above overlaps the kernel before
   if (threadIdx.x == 0) {
     Work w;
