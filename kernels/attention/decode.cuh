@@ -2,7 +2,7 @@
 // cp.async stages, without a block barrier, and keeps a State of N query rows; decode_combine.cuh merges the warps of the
 // CTA and, in the same launch, the CTAs of a (unit, KV head) pair.
 //
-// What makes it fast, in the order of what it was worth (docs/design/0008): whole rows copied by the warp; one copy of the
+// What makes it fast, in the order of what it was worth (docs/design/0009): whole rows copied by the warp; one copy of the
 // load code and one of the compute code in a single rolled loop, as a 3 us kernel waits for its instructions; q asked for
 // before the flood of K and V; page numbers that do not wait for the length.
 #pragma once
@@ -196,7 +196,8 @@ template <class S, int COMBINE, int PAGING> DEV void decode(const FdDecodeParams
   if (COMBINE == CHUNK && u.split >= u.splits) return;
 
   float scale = p.scale_log2;
-  if (S::FP8 && p.k_scale) scale *= __uint_as_float(ldg32((const char*)p.k_scale + u.h * 4));
+  uint32_t k_scale = __float_as_uint(1.f);  // multiplied in after the first copies, not to wait for it before them
+  if (S::FP8 && p.k_scale) k_scale = ldg32((const char*)p.k_scale + times(u.h, 4));
   Softmax sm[S::NT];
   float o[S::NT][S::OT][4];
   UNROLL for (int n = 0; n < S::NT; n++) UNROLL for (int e = 0; e < S::OT; e++) UNROLL for (int i = 0; i < 4; i++) o[n][e][i] = 0.f;
@@ -211,6 +212,7 @@ template <class S, int COMBINE, int PAGING> DEV void decode(const FdDecodeParams
       }
       if (u.tile >= u.end) break;
       if (S::FP8 && it == 0) {
+        scale *= __uint_as_float(k_scale);
         UNROLL for (int n = 0; n < S::NT; n++) UNROLL for (int e = 0; e < S::D / 8; e++) {
           const float2 f = unpack_bf16(q[n][e]);
           q[n][e] = pack_f16(f.x, f.y);

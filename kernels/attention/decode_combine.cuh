@@ -146,9 +146,11 @@ template <class S> DEV void open_inbox(const FdDecodeParams& p, const Unit& u, c
     const Slices<S> s(p, u);
     const int size = s.size(u.split), segments = (size + (1 << s.seg_log2) - 1) >> s.seg_log2;
     const uint32_t bar = smem_u32(smem + Layout<S>::BARRIER);
-    mbar_init(bar, 1);
-    mbar_fence_init();
-    mbar_arrive_expect(bar, p.splits * (size * 16 + segments * 8));
+    if (size > 0) {
+      mbar_init(bar, 1);
+      mbar_fence_init();
+      mbar_arrive_expect(bar, p.splits * (size * 16 + segments * 8));
+    }
   }
   __syncwarp();
   cluster_arrive_relaxed();

@@ -298,7 +298,7 @@ bool supports(const Case& c, const Plan& pl) {
   const int rows = std::min(most_rows(c), v.N), pairs = c.batch() * c.kv_heads << fd_ceil_log2(row_tiles(c, v));
   if (pl.P < 2 || fd_slice_log2(rows, v.D, pl.P) > fd_ceil_log2(32 * v.W)) return false;
   if (v.combine == "cluster") return pl.P <= 16 && (pl.P & (pl.P - 1)) == 0;
-  return pairs * pl.P <= 132;
+  return pairs * pl.P <= 132 * std::min(227 * 1024 / (v.smem() + 1024), 65536 / (v.W * 32 * 168));  // resident
 }
 
 static void complete(const Case& c, const Plan& pl, FdDecodeParams& p) {

@@ -44,6 +44,7 @@ static std::vector<Plan> plans(const Machine& m, const Case& c, bool sweep) {
     if (v.combine == "mailbox" && pairs * 2 <= m.sms) {
       const int most = std::min((T + v.W - 1) / v.W, m.sms / pairs);
       add(v, most, 0);
+      if (sweep && v.W == 4 && T > 64 * most) for (int k : {2, 4}) add(v, k * m.sms / pairs, 0);
       if (sweep && most >= 8) { int p2 = 1; while (p2 * 2 <= most) p2 *= 2; if (p2 != most) add(v, p2, 0); }
       if (sweep && most >= 24) add(v, most / 2, 0);
     }
@@ -115,6 +116,15 @@ int main(int argc, char** argv) {
   if (what == "tune") {
     for (int n : {512, 1024, 4096, 8192, 32768}) one(16, 2, n, BF16, TABLE);
     for (int n : {512, 1024, 2048, 4096, 8192, 32768, 131072}) one(32, 8, n, BF16, TABLE);
+    return 0;
+  }
+  if (what == "large") {
+    for (int n : {8192, 16384, 32768, 65536, 131072}) one(32, 8, n, BF16, TABLE);
+    for (int n : {8192, 16384, 32768, 65536, 131072}) one(16, 2, n, BF16, TABLE);
+    one(64, 8, 16384, BF16, TABLE);
+    one(32, 4, 16384, BF16, TABLE);
+    fill_pool(m, E4M3, m.pool_bytes);
+    for (int n : {1024, 4096, 16384, 65536, 131072}) one(32, 8, n, E4M3, TABLE);
     return 0;
   }
   if (what == "tune8") {
