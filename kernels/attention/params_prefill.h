@@ -75,7 +75,7 @@ enum {
 
 static inline int fd_prefill_warps(int D) { return D == 256 ? 8 : 4; }   // of 32 threads
 static inline int fd_prefill_rows(int D) { (void)D; return 128; }        // packed query rows of a CTA
-static inline int fd_prefill_shared_bytes(int D) { return 128 * D * 2 + 4 * (D == 96 || D == 256 ? 32 : D == 128 ? 48 : 64) * D * 2; }
+static inline int fd_prefill_shared_bytes(int D) { return 128 * D * 2 + 4 * (D == 256 ? 32 : 64) * D * 2; }
 static inline int fd_prefill_wg_shared_bytes(int D) { return (D + 63) / 64 * 128 * (128 + 4 * (D == 256 ? 64 : 128)); }
 
 #endif

@@ -73,7 +73,7 @@ template <class S> void mixed(Test& t, const Call& c) {
 }
 
 // Small ones for most of the logic: the same bodies with fewer rows and tokens a tile.
-template <class T, int D> using Full = prefill::Shape<T, D, D == 256 ? 1 : 2, D == 256 ? 8 : 4, D == 96 || D == 256 ? 32 : D == 128 ? 48 : 64>;
+template <class T, int D> using Full = prefill::Shape<T, D, D == 256 ? 1 : 2, D == 256 ? 8 : 4, D == 256 ? 32 : 64>;
 using Small = prefill::Shape<bf16, 64, 1, 2, 16>;
 using SmallF16 = prefill::Shape<f16, 64, 2, 1, 32>;
 

@@ -6,6 +6,6 @@
     fd::prefill::kernel<fd::prefill::Shape<FD_PREFILL_TYPE, d, m_tiles, warps, n>>(p);                                 \
   }
 FD_PREFILL(64, 2, 4, 64, 2)
-FD_PREFILL(96, 2, 4, 32, 2)
-FD_PREFILL(128, 2, 4, 48, 2)
+FD_PREFILL(96, 2, 4, 64, 2)
+FD_PREFILL(128, 2, 4, 64, 2)
 FD_PREFILL(256, 1, 8, 32, 1)

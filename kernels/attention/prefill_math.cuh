@@ -22,21 +22,18 @@ template <class S> DEV int copy_warp() { return threadIdx.x / 32 - (S::kThreads 
 // Copies a tile of kRows rows: each copying warp its share of whole rows, whose offsets from the tensor are in its lanes; ~0: zeros,
 // and nothing is read.
 template <class S, int kRows> DEV void copy_rows(uint32_t dst, uint64_t tensor, uint64_t offset, int head_dim) {
-  constexpr int kShare = kRows / S::kCopyWarps, kChunks = S::D / 8, kCopies = kShare * kChunks / 32;
-  static_assert(kShare <= 32 && kShare * kChunks % 32 == 0);
-  constexpr int kAtOnce = 32 / kChunks;  // whole rows of one copy of the warp; D = 96: rows straddle copies
-  const int lane = threadIdx.x % 32, first = copy_warp<S>() * kShare;
-  auto copy = [&](int i, uint32_t to) {
-    const int e = i * 32 + lane, row = e / kChunks, c = e % kChunks;
+  constexpr int kShare = kRows / S::kCopyWarps, kChunks = S::D / 8;
+  constexpr int kAtOnce = 32 / kChunks, kBusy = kAtOnce * kChunks;  // whole rows of one copy of the warp, its lanes at work (D = 96: 24)
+  static_assert(kShare <= 32 && kShare % kAtOnce == 0 && kShare % 4 == 0);
+  const int lane = threadIdx.x % 32, first = copy_warp<S>() * kShare, c = lane % kChunks;
+  const uint32_t start = dst + chunk_at<S, kRows>(first + lane / kChunks, c);
+  UNROLL for (int i = 0; i < kShare / kAtOnce; i++) {
+    const int row = i * kAtOnce + lane / kChunks;
     const uint32_t lo = __shfl_sync(~0u, (uint32_t)offset, row), hi = __shfl_sync(~0u, (uint32_t)(offset >> 32), row);
     const bool read = hi != ~0u && c * 8 < head_dim;
-    cp_async16(to, at<char>(tensor + (read ? ((uint64_t)hi << 32 | lo) + c * 16 : 0)), read ? 16 : 0);
-  };
-  if constexpr (kAtOnce * kChunks == 32) {
-    const uint32_t start = dst + chunk_at<S, kRows>(first + lane / kChunks, lane % kChunks);
-    UNROLL for (int i = 0; i < kCopies; i++) copy(i, (start ^ (twist<S>(i * kAtOnce) << 4)) + i * kAtOnce * (S::kPanels ? 128 : S::D * 2));
-  } else {
-    NO_UNROLL for (int i = 0; i < kCopies; i++) copy(i, dst + chunk_at<S, kRows>(first + (i * 32 + lane) / kChunks, (i * 32 + lane) % kChunks));
+    // Rows of later copies differ from the first one's in bits of their own, so twists combine.
+    const uint32_t to = (start ^ (twist<S>(i * kAtOnce) << 4)) + i * kAtOnce * (S::kPanels ? 128 : S::D * 2);
+    if (kBusy == 32 || lane < kBusy) cp_async16(to, at<char>(tensor + (read ? ((uint64_t)hi << 32 | lo) + c * 16 : 0)), read ? 16 : 0);
   }
 }
 // The offset that this lane provides for copy_rows: of a token of the tile at token tile, of a packed query row.
