@@ -172,6 +172,9 @@ func prefills(t *testing.T, r *rig) {
 	} {
 		for j, lens := range [][2][]int32{{{100}, {100}}, {{300, 1, 64, 257}, {130, 1, 64, 1}}, {{0, 5}, {1, 9}}} {
 			for k, o := range []scene{{}, {window: &attn.Window{Left: 50, Right: -1}}, {cap: 4}, {sinks: make([]float32, c.QHeads)}} {
+				if r.drv != nil && (i+j+k)%2 == 1 {
+					continue // Go is slow
+				}
 				s := o
 				s.cfg, s.lens, s.qLens = c, lens[0], lens[1]
 				s.cfg.Seqs, s.cfg.KVLen, s.cfg.QLen, s.cfg.Variant = 4, 300, 300, Prefill

@@ -68,9 +68,10 @@ const (
 	Split2          // Flash-Decoding: partial States, then a second launch that merges them
 	Split1          // Flash-Decoding in one launch
 	Prefill         // FlashAttention by tiles of query rows: for any number of query tokens, and for mixed batches
+	Latent          // MLA: one KV head of 576 numbers, of which the first 512 are the value too
 )
 
-var variantNames = [...]string{"auto", "naive", "nosplit", "split2", "split1", "prefill"}
+var variantNames = [...]string{"auto", "naive", "nosplit", "split2", "split1", "prefill", "latent"}
 
 // String is what ParseVariant reads.
 func (v Variant) String() string {
@@ -87,7 +88,7 @@ func ParseVariant(name string) (Variant, error) {
 			return Variant(i), nil
 		}
 	}
-	return 0, fmt.Errorf("attention: unknown variant %q: want auto, naive, nosplit, split2, split1 or prefill", name)
+	return 0, fmt.Errorf("attention: unknown variant %q: want auto, naive, nosplit, split2, split1, prefill or latent", name)
 }
 
 // Config is what a Plan is made for: a shape, and capacities. Within the capacities any batch of any lengths may
@@ -126,6 +127,8 @@ const (
 	MaxQLen = 8
 	// MaxHeadDim is the largest head dimension.
 	MaxHeadDim = 256
+	// LatentDim is the head dimension of latent attention, and LatentValueDim that of its values and outputs.
+	LatentDim, LatentValueDim = 576, 512
 
 	maxGroup = 1 << 10
 	maxSeqs  = 1 << 15
@@ -186,15 +189,15 @@ func (c *Config) complete() error {
 		return unsupported("page size %d: want 1 to %d tokens", c.PageSize, 1<<16)
 	case c.Seqs < 1 || c.Seqs > maxSeqs:
 		return &CapacityError{"sequences", int64(c.Seqs), maxSeqs}
-	case c.QLen < 1 || c.QLen > MaxQLen && c.Variant != Prefill || c.QLen > maxKVLen:
+	case c.QLen < 1 || c.QLen > MaxQLen && c.Variant < Prefill || c.QLen > maxKVLen:
 		return &CapacityError{"query tokens of a sequence", int64(c.QLen), MaxQLen}
 	case c.KVLen < 1 || c.KVLen > maxKVLen:
 		return &CapacityError{"tokens of a sequence", int64(c.KVLen), maxKVLen}
 	case c.Entries < 0 || c.Pages < 0 || c.Entries > 1<<31-1 || c.Pages > 1<<31-1:
 		return &CapacityError{"table entries or pages", int64(max(c.Entries, c.Pages)), 1<<31 - 1}
-	case c.Variant == Prefill && (c.KVType == E4M3 || c.Policy != plan.Policy{} || c.Chained || c.group() > abi.PrefillRows):
-		return unsupported("prefill of %v with policy %v: want 16-bit K and V, no policy, no chain and a group up to %d", c.KVType, c.Policy, abi.PrefillRows)
-	case c.Variant > Prefill:
+	case c.Variant >= Prefill && (c.KVType == E4M3 || c.Policy != plan.Policy{} || c.Chained || c.Variant == Prefill && c.group() > abi.PrefillRows):
+		return unsupported("prefill and latent attention of %v with policy %v: want 16-bit K and V, no policy, no chain and a group up to %d", c.KVType, c.Policy, abi.PrefillRows)
+	case c.Variant > Latent:
 		return unsupported("variant %v", c.Variant)
 	case c.Checked && c.Address == BlockTable && c.Pages == 0:
 		return unsupported("checked mode of a block table without Config.Pages: set it to the number of pages")
@@ -210,6 +213,10 @@ func (c *Config) checkShape() error {
 	switch {
 	case c.QHeads < 1 || c.KVHeads < 1 || c.QHeads%c.KVHeads != 0 || c.group() > maxGroup || c.KVHeads > 1<<16-1:
 		return unsupported("%d query heads over %d KV heads: want a multiple, of at most %d each", c.QHeads, c.KVHeads, maxGroup)
+	case c.Variant == Latent && (c.HeadDim != LatentDim || c.KVHeads != 1):
+		return unsupported("latent attention of %d KV heads and head dim %d: want 1 and %d", c.KVHeads, c.HeadDim, LatentDim)
+	case c.Variant == Latent && c.Type <= F16 && c.KVType == c.Type:
+		return nil
 	case c.HeadDim < 8 || c.HeadDim > MaxHeadDim || c.HeadDim%8 != 0:
 		return unsupported("head dim %d: want a multiple of 8 up to %d", c.HeadDim, MaxHeadDim)
 	case c.KVType == E4M3 && c.HeadDim%16 != 0:

@@ -16,6 +16,8 @@ import (
 	"github.com/flashdecode/flashdecode/backend/cuda/internal/verify"
 	"github.com/flashdecode/flashdecode/backend/cuda/kvmem"
 	"github.com/flashdecode/flashdecode/internal/cuda"
+	"github.com/flashdecode/flashdecode/kernels"
+	"github.com/flashdecode/flashdecode/kernels/primtest"
 	"github.com/flashdecode/flashdecode/plan"
 	"github.com/flashdecode/flashdecode/weights/quant"
 )
@@ -37,7 +39,7 @@ func TestDevice(t *testing.T) {
 		{"oracle", deviceOracle}, {"attends", attends}, {"lengths", deviceLengths}, {"groups", deviceGroups}, {"pages", devicePages},
 		{"logits", deviceLogits}, {"queries", deviceQueries}, {"faults", faultCases}, {"graph", graphs}, {"invariance", deviceInvariance},
 		{"reruns", deviceReruns}, {"chain", deviceChain}, {"flat", deviceFlat}, {"million", deviceMillion}, {"huge pool", deviceHugePool},
-		{"prefill", prefills}, {"append", appends}, {"copy", copies}, {"planner", devicePlanner}, {"items", deviceItems}, {"reset", deviceReset}, {"cost", deviceCost},
+		{"prefill", prefills}, {"append", appends}, {"copy", copies}, {"latent", latents}, {"pairs", pairs}, {"primitives", devicePrimitives}, {"planner", devicePlanner}, {"items", deviceItems}, {"reset", deviceReset}, {"cost", deviceCost},
 	} {
 		c.Run(t, x.name, func(t *testing.T) {
 			sub := *r
@@ -455,5 +457,40 @@ func deviceItems(t *testing.T, r *rig) {
 		must(t, errors.Join(err, g.Close()))
 		must(t, errors.Join(exec.Launch(r.stream), exec.Launch(r.stream), r.stream.Synchronize(), exec.Close()))
 		s.check(r, fmt.Sprintf("items, lens %v: %v", lens, p.Choice()))
+	}
+}
+
+// devicePrimitives holds the device to the formulae that the emulator of the kernels is held to.
+func devicePrimitives(t *testing.T, r *rig) {
+	in, tests, err := primtest.Read()
+	must(t, err)
+	args := [2]uint64{uint64(upload(r, in))}
+	for i := range tests {
+		x := &tests[i]
+		f, err := r.ks.Function(x.Symbol())
+		if errors.Is(err, kernels.ErrNoKernel) && x.SM90 && r.ctx.Device().Major < 9 {
+			continue
+		}
+		must(t, err)
+		out := r.alloc(int64(4 * len(x.Want)))
+		must(t, r.stream.Fill32(out, 0, int64(len(x.Want))))
+		args[1] = uint64(out)
+		l, err := f.NewLaunch(cuda.Arg(&args))
+		must(t, err)
+		l.Grid, l.Block, l.SharedBytes, l.PDL = cuda.Dim3{X: uint32(x.Blocks)}, cuda.Dim3{X: uint32(x.Threads)}, x.SharedBytes, x.Dependent
+		if x.ClusterBlocks > 1 {
+			l.Cluster = cuda.Dim3{X: uint32(x.ClusterBlocks)}
+		}
+		if x.SharedBytes > 48<<10 {
+			must(t, f.SetDynamicShared(x.SharedBytes))
+		}
+		must(t, l.Run(r.stream))
+		if x.Dependent {
+			must(t, l.Run(r.stream))
+		}
+		must(t, r.stream.Synchronize())
+		if err := x.Check(download[uint32](r, out, len(x.Want))); err != nil {
+			t.Error(err)
+		}
 	}
 }

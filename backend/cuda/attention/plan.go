@@ -21,6 +21,7 @@ type Plan struct {
 	merge    *cuda.Launch // of Flash-Decoding in two launches
 	naive    *naiveKernels
 	fill     *cuda.Launch // prefill
+	latent   *cuda.Launch
 	check    *checker
 	items    *itemPlanner
 
@@ -67,6 +68,10 @@ func (ks *Kernels) Plan(cfg Config) (*Plan, error) {
 
 // load finds the kernels.
 func (p *Plan) load() (err error) {
+	if p.cfg.Variant == Latent {
+		p.latent, err = p.loadLatent()
+		return errors.Join(err, p.loadChecked())
+	}
 	if p.cfg.Variant == Prefill {
 		p.fill, err = p.loadPrefill()
 		return errors.Join(err, p.loadChecked())
@@ -97,7 +102,7 @@ func (p *Plan) loadChecked() (err error) {
 }
 
 // split says that work is split: by a launch that is chosen from several.
-func (p *Plan) split() bool { return p.naive == nil && p.fill == nil }
+func (p *Plan) split() bool { return p.naive == nil && p.fill == nil && p.latent == nil }
 
 // Close gives back what checked mode holds; the workspace is the caller's.
 func (p *Plan) Close() error {

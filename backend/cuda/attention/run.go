@@ -254,6 +254,9 @@ func (p *Plan) Run(s *Stream, layer *Layer) error {
 	if p.fill != nil {
 		return p.runPrefill(s)
 	}
+	if p.latent != nil {
+		return p.runLatent(s)
+	}
 	if p.dirty {
 		if err := p.Reset(s); err != nil {
 			return err
@@ -284,6 +287,9 @@ func (p *Plan) layerParams(layer *Layer) error {
 	d.K, d.V = uint64(layer.K), uint64(layer.V)
 	row := c.QHeads * c.HeadDim * c.Type.Bytes()
 	d.QTokenStride, d.OutTokenStride = uint32(or(layer.QStride, row)), uint32(or(layer.OutStride, row))
+	if p.latent != nil {
+		d.V, d.OutTokenStride = d.K, uint32(or(layer.OutStride, c.QHeads*LatentValueDim*c.Type.Bytes()))
+	}
 	setStrides(d, c, layer)
 	d.KScale, d.VScale, d.Sinks = uint64(layer.KScale), uint64(layer.VScale), uint64(layer.Sinks)
 	scale := float64(layer.Scale)
@@ -367,6 +373,9 @@ func (p *Plan) checkLayer(y *Layer) error {
 	if p.cfg.Address != Flat { // there they are offsets, of which 0 is one
 		if err := checkPtr("Layer.K", y.K, 16); err != nil {
 			return err
+		}
+		if p.latent != nil { // the value is a part of K
+			y.V = y.K
 		}
 		if err := checkPtr("Layer.V", y.V, 16); err != nil {
 			return err

@@ -72,6 +72,10 @@ func (p *Plan) size() {
 		p.layout.addChecked(c)
 		return
 	}
+	if p.latent != nil {
+		p.sizeLatent()
+		return
+	}
 	tiles := int64((c.rows() + p.rowTile - 1) / p.rowTile)
 	b := bounds{rowTiles: 1 << abi.CeilLog2(int(tiles))}
 	b.pairs = int64(c.Seqs) * b.rowTiles * int64(c.KVHeads)

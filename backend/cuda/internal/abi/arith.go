@@ -128,3 +128,16 @@ func PrefillGroupShared(dim int) int {
 	}
 	return (dim + 63) / 64 * 128 * (128 + 4*n)
 }
+
+// Latent attention: threads and shared memory of a CTA, its query rows, tokens of a tile, the most CTAs that share them, and
+// the bytes of a CTA's States (params_prefill.h).
+const (
+	LatentThreads = 384
+	LatentShared  = 3 * 9 * 8192
+	LatentRows    = 64
+	LatentTokens  = 64
+	LatentSplits  = 160
+	LatentStateO  = 65536
+	LatentStateML = 1024
+	FlagResident  = 1 << 16 // all CTAs run at once, so that each merges a share
+)

@@ -115,7 +115,7 @@ func TestArithmetic(t *testing.T) {
 	for x := 1; x <= 128; x++ {
 		fmt.Fprintln(&want, Reciprocal(x))
 	}
-	fmt.Fprintf(&want, "%d %d %d %d %d %d %d %d %d %d\n", TileTokens, FlagCausal, FlagEarlyKV, FlagPartials, FaultPage, FlagOptions, MergeF4, NaiveTokens, PlanThreads, PlanScratch(7, 100))
+	fmt.Fprintf(&want, "%d %d %d %d %d %d %d %d %d %d %d %d %d\n", TileTokens, FlagCausal, FlagEarlyKV, FlagPartials, FaultPage, FlagOptions, MergeF4, NaiveTokens, PlanThreads, PlanScratch(7, 100), LatentThreads, LatentShared, FlagResident)
 	for bits := range 64 {
 		p := DecodeParams{QLen: 1 + int32(bits&1), WindowLeft: int32(bits>>1&1) - 1, WindowRight: -1, QIndptr: uint64(bits >> 2 & 1),
 			TableIndptr: uint64(bits >> 3 & 1), SeqBase: uint64(bits >> 4 & 1), Items: uint64(bits >> 5 & 1)}
@@ -138,7 +138,7 @@ for (int dim : {64, 128, 256}) {
 for (int d : {64, 96, 128, 256})
   printf("%d %d %d %d %d\n", fd_prefill_warps(d), fd_prefill_rows(d), fd_prefill_shared_bytes(d), fd_prefill_wg_shared_bytes(d), FD_PREFILL_WG_THREADS);
 for (int x = 1; x <= 128; x++) printf("%u\n", fd_reciprocal(x));
-printf("%d %d %d %d %d %d %d %d %d %d\n", FD_TILE_TOKENS, FD_CAUSAL, FD_EARLY_KV, FD_PARTIALS, FD_FAULT_PAGE, FD_OPTIONS, FD_MERGE_F4, FD_NAIVE_TOKENS, FD_PLAN_THREADS, (int)fd_plan_scratch(7, 100));
+printf("%d %d %d %d %d %d %d %d %d %d %d %d %d\n", FD_TILE_TOKENS, FD_CAUSAL, FD_EARLY_KV, FD_PARTIALS, FD_FAULT_PAGE, FD_OPTIONS, FD_MERGE_F4, FD_NAIVE_TOKENS, FD_PLAN_THREADS, (int)fd_plan_scratch(7, 100), FD_MLA_THREADS, FD_MLA_SHARED_BYTES, FD_RESIDENT);
 for (int b = 0; b < 64; b++)
   printf("%d\n", fd_decode_flags(FD_CAUSAL, 1 + (b & 1), (b >> 1 & 1) - 1, -1, b >> 2 & 1, b >> 3 & 1, b >> 4 & 1, b >> 5 & 1));`), want.String())
 }
