@@ -111,11 +111,8 @@ func PrefillThreads(dim int) int {
 // PrefillShared is fd_prefill_shared_bytes.
 func PrefillShared(dim int) int {
 	n := 64
-	switch dim {
-	case 96, 256:
+	if dim == 256 {
 		n = 32
-	case 128:
-		n = 48
 	}
 	return 128*dim*2 + 4*n*dim*2
 }
