@@ -53,15 +53,14 @@ template <class S, int PAGING> struct Copier {
   uint64_t policy, hop;  // L2 policy; bytes from one copy's rows to the next's
   uint32_t k_dst, v_dst;
   int row, bytes;    // first row of this lane; bytes of its chunk that exist (head_dim may be less than D)
-  int safe;          // tokens below were written before the predecessor began
-  unsigned span;     // tokens from u.lo on that exist; none for a lane beyond head_dim
+  int exists;        // -1, or 0 for a lane beyond head_dim
 
   DEV Copier(const FdDecodeParams& p, const Unit& u, int lane, uint32_t ring) {
     const int chunk = lane % S::CHUNKS;
     row = lane / S::CHUNKS;
     const int exist = p.head_dim * (int)sizeof(typename S::KV) - chunk * 16;
     bytes = S::FP8 && S::OPTIONS ? min(exist, 16) : 16;
-    span = exist > 0 ? u.hi - u.lo + MUTANT(decode_reads_tail) : 0;
+    exists = exist > 0 ? -1 : 0;
     base = (const char*)p.k + times(u.h, p.head_stride) + times(u.b, 1) * p.seq_stride + chunk * 16;
     if constexpr (PAGING == FAST) base += times(row, p.token_stride);
     if (RARE(p.flags & FD_FLAT)) {
@@ -73,7 +72,6 @@ template <class S, int PAGING> struct Copier {
     hop = times(S::COPY_ROWS, p.token_stride);
     k_dst = ring + row * S::ROW + k_swizzle<S>(row, chunk);
     v_dst = ring + 16 * S::ROW + row * S::ROW + v_swizzle<S>(row, chunk);
-    safe = RARE(p.flags & FD_EARLY_KV) ? u.len - p.fresh_tokens : 0x7fffffff;
   }
 
   // Rows advance by COPY_ROWS from copy q to copy q+1, which moves the destination by 512 bytes and changes the swizzle by
@@ -85,8 +83,9 @@ template <class S, int PAGING> struct Copier {
   // weight of zero must not meet a NaN.
   DEV void copy(const FdDecodeParams& p, const Unit& u, Pages& pages, int tile, int page, uint32_t slot) const {
     const int token = tile * 16, rel = token + row - u.lo;
+    const unsigned span = (u.hi - u.lo + MUTANT(decode_reads_tail)) & exists;
     const int size = bytes;
-    if (RARE(token + 16 > safe)) wait_for_predecessor();
+    if (RARE(p.flags & FD_EARLY_KV) && token + 16 > u.len - p.fresh_tokens) wait_for_predecessor();
     if constexpr (PAGING == FAST) {
       const char* k = base + (uint64_t)page * p.page_stride + times(token & ((1 << p.page_shift) - 1), p.token_stride);
       const char* v = k + v_delta;
@@ -183,7 +182,9 @@ template <class S, int COMBINE, int PAGING> DEV void decode(const FdDecodeParams
   if (PAGING == FAST && pages.table) pages.ahead = pages.entry(u.tile + lane * u.step);
   uint32_t q[S::NT][S::D / 8];
   if (!early) load_q<S>(p, u, lane, q);  // behind the flood of K and V it would come last
-  if (COMBINE != CHUNK || !(p.flags & FD_ITEMS)) {
+  if (!S::OPTIONS && COMBINE != CHUNK) {
+    u.lo = u.inner_lo = 0;  // the rest follows in the loop: nothing before it waits for the length
+  } else if (!(p.flags & FD_ITEMS)) {
     set_range<S>(p, u);
     if (S::OPTIONS && RARE(u.lo > 15) && COMBINE != CHUNK) u.tile += u.lo >> 4;
     if constexpr (COMBINE == CHUNK) chunk_range<S>(p, u, warp);
@@ -205,6 +206,7 @@ template <class S, int COMBINE, int PAGING> DEV void decode(const FdDecodeParams
   // Iterations -STAGES ... -1 only load. Unrolling them would double the code and cost 0.5 to 1 us per launch in fetching it.
   int next = u.tile, ordinal = 0, slot = 0;  // next tile to load; its ordinal within pages.ahead; ring slot
   NO_UNROLL for (int it = -S::STAGES;; it++) {
+    if constexpr (!S::OPTIONS && COMBINE != CHUNK) set_end(u, later(u.len, slot));
     if (it >= 0) {
       if (RARE(early) && it == 0) {
         wait_for_predecessor();

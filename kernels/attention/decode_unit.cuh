@@ -49,6 +49,13 @@ DEV int row_hi(const FdDecodeParams& p, const Unit& u, int i) {
 // what only the edges of a sequence or an option need to the start of the kernel, where every cycle counts.
 DEV int later(int x, int turn) { return x ^ (turn >> 24); }
 
+// set_end: all tokens below len, without masks.
+DEV void set_end(Unit& u, int len) {
+  u.hi = len;
+  u.inner_hi = len >> 4;
+  u.end = (len + 15) >> 4;
+}
+
 // set_range: from the rows' masks to the positions and tiles that matter. Without masks: all tokens.
 template <class S> DEV void set_range(const FdDecodeParams& p, Unit& u) {
   u.lo = 0;
