@@ -100,7 +100,6 @@ type scene struct {
 	calls []*attn.Call
 	step  Step
 	layer Layer
-	lse   Ptr
 	rows  int
 }
 

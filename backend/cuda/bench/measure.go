@@ -84,7 +84,6 @@ type setup struct {
 	layer  attention.Layer
 	stride int64 // bytes from set to set
 	sets   int64
-	bases  cuda.Ptr // flat: [sets][Seqs] base addresses
 }
 
 // variant times one variant and compares it with the reference.
