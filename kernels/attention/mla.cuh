@@ -9,7 +9,7 @@
 // S = Q K^T and the softmax, and leaves P where the tile's last panel was, which only S needs.
 // Two buffers are all that fits, so the order is the one that gives a buffer back soonest: the next tile is copied behind S and the
 // softmax. With S_i issued before O += P_{i-1} V_{i-1} the tensor cores had work during a softmax but a tile took 3.1 us, as
-// copies stood still meanwhile. See docs/design/0009.
+// copies stood still meanwhile. See docs/design/0010.
 // Bound: tensor cores at 128 heads (278 kFLOP for 1152 bytes of a token), memory at 16.
 #pragma once
 #include "normalise.cuh"
