@@ -6,7 +6,9 @@ using namespace rig;
 namespace {
 
 template <class S, int COMBINE, int PAGING = FAST> void add(emu::Suite& s, const std::string& name, const Call& call) {
+  const uint64_t turn = s.all().size();
   s.add(name, [=](Test& t) {
+    if (!call.thorough && (t.seed + turn) % 3) return;  // one seed in three: many cases differ in shape, not in waits
     Rig<S> rig(t, call);
     const Call& c = rig.c;
     emu::Launch how;
@@ -63,7 +65,11 @@ using E128n16 = Shape<e4m3, bf16, 128, 16, 4, true>;
 using E256 = Shape<e4m3, bf16, 256, 8, 4, true>;
 
 void lengths(emu::Suite& s) {
-  for (int n : {333, 0, 1, 15, 16, 17}) add_all<Bf128>(s, "len=" + std::to_string(n), call({n}));
+  for (int n : {333, 0, 1, 15, 16, 17}) {
+    Call c = call({n});
+    c.thorough = true;
+    add_all<Bf128>(s, "len=" + std::to_string(n), c);
+  }
   Call c = call({700});  // more tiles than page numbers read ahead
   c.chunk = 1000, c.P = 1, c.kv_heads = 1;
   add<Shape<bf16, bf16, 64, 8, 1, true>, CHUNK>(s, "len=700/one warp", c);

@@ -28,6 +28,7 @@ struct Call {
   float softcap = 0, q_scale = 1;
   bool sinks = false, early = false;
   int P = 2, chunk = 0, runs = 1;                 // chunk 0: cluster or mailbox
+  bool thorough = false;                          // every seed
 
   bool ragged() const { return std::any_of(q_len.begin(), q_len.end(), [&](int q) { return q != q_len[0]; }); }
   int q_tokens() const { return std::accumulate(q_len.begin(), q_len.end(), 0); }

@@ -69,7 +69,7 @@ void emu::cases(emu::Suite& s) {
   static const std::vector<Golden> goldens = read_goldens();
   if (goldens.empty()) s.add("goldens", [](Test& t) { t.fail("no attention/testdata/plans.txt: run from kernels/"); });
   for (const Golden& g : goldens) s.add("line " + std::to_string(&g - goldens.data() + 1), [&g](Test& t) {
-    if (t.seed > 1 && g.items > 300) return;  // schedules matter little here
+    if (t.seed > 1 && &g - goldens.data() >= 20) return;  // schedules matter little here
     uint64_t got;
     const FdPlanHeader h = run(g, {g.items, g.merges, g.states}, got);
     t.equal("status", 0, h.status, FD_PLAN_OK);
