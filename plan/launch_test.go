@@ -25,7 +25,7 @@ func TestLaunchMeasured(t *testing.T) {
 		{16, 2, 1, 8192, CombineMailbox, 6.69}, {16, 2, 1, 32768, CombineMailbox, 12.56},
 		{32, 8, 1, 512, CombineCluster, 3.73}, {32, 8, 1, 1024, CombineCluster, 4.42}, {32, 8, 1, 2048, CombineCluster, 5.31},
 		{32, 8, 1, 4096, CombineCluster, 7.18}, {32, 8, 1, 8192, CombineCluster, 11.00}, {32, 8, 1, 32768, CombineMailbox, 34.45},
-		{32, 8, 1, 131072, CombineMailbox, 123.84}, {32, 32, 1, 64, CombineNone, 3.38}, {32, 8, 16, 4096, CombineNone, 63.95},
+		{32, 4, 1, 16384, CombineMailbox, 12.5}, {32, 8, 1, 131072, CombineMailbox, 123.84}, {32, 32, 1, 64, CombineNone, 3.38}, {32, 8, 16, 4096, CombineNone, 63.95},
 		{32, 8, 256, 1024, CombineNone, 245.8},
 	} {
 		l, err := ChooseLaunch(launchRequest(c.q, c.kv, c.units, c.n), &lim)
@@ -97,6 +97,20 @@ func TestLaunchSkew(t *testing.T) {
 	r.KVLen, r.Tokens = 3072, 0
 	if l, err := ChooseLaunch(r, &lim); err != nil || l.Combine == CombineItems {
 		t.Errorf("64 of 3072: %v, %v", l, err)
+	}
+}
+
+// TestLaunchChained checks that a chain avoids clusters with much to read.
+func TestLaunchChained(t *testing.T) {
+	lim := H200()
+	r := launchRequest(32, 8, 1, 8192)
+	r.Chained = true
+	if l, err := ChooseLaunch(r, &lim); err != nil || l.Combine != CombineMailbox {
+		t.Errorf("8192 tokens: %v, %v", l, err)
+	}
+	r.KVLen = 2048
+	if l, err := ChooseLaunch(r, &lim); err != nil || l.Combine != CombineCluster {
+		t.Errorf("2048 tokens: %v, %v", l, err)
 	}
 }
 

@@ -64,7 +64,7 @@ func (p *Plan) choose(f *family) error {
 	log2 := abi.CeilLog2(tiles)
 	r := plan.LaunchRequest{
 		Shape: p.cfg.shape(), Units: seqs << log2, KVLen: kvLen, Rows: min(rows, p.rowTile),
-		Slice: min(rows, p.rowTile) * abi.RowF4(p.cfg.dim()), ChunkWarps: 8, ChunkCTAs: int(p.bounds.chunkCTA), Only: p.only(f),
+		Slice: min(rows, p.rowTile) * abi.RowF4(p.cfg.dim()), ChunkWarps: 8, ChunkCTAs: int(p.bounds.chunkCTA), Chained: p.cfg.Chained, Only: p.only(f),
 	}
 	if f.kernels[kindChunk][1] == nil {
 		r.ChunkWarps = 4

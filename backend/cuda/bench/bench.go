@@ -158,7 +158,10 @@ func (m *memory) free() error {
 // maxLaunches bounds the launches of a graph: a million nodes would be as cold, but take seconds to make.
 const maxLaunches = 1024
 
-// launches of a graph that rotates over so many bytes, of a set each.
+// layers is the fewest launches that share what a step does once, as the layers of a small model do.
+const layers = 32
+
+// launches of a graph that rotates over so many bytes, of a set each. Of large sets there are few, and some come again.
 func (l *lab) launches(set int64) int {
 	return int(min(maxLaunches, max(2, (l.o.Rotate+set-1)/set)))
 }

@@ -101,6 +101,9 @@ func (l *lab) variant(row *Row, c *Cell, v Variant) (err error) {
 		row.Err[v.Name], row.LSE[v.Name] = roundSig(e), roundSig(lse)
 	}
 	n := l.launches(s.stride)
+	if c.Lens != nil { // work is cut on the device, once a step
+		n = max(n, layers)
+	}
 	us, err := l.timed(n, func() error { return s.plan.Begin(l.stream, &s.step) }, func(i int) error { return l.launch(s, int64(i)) })
 	if err != nil {
 		return err
