@@ -1,18 +1,23 @@
 // What happens later: cp.async, mbarriers, bulk copies and stores into other blocks. A destination is NaN from the moment of issue until the data
 // land, and they land as late as the wait for them allows. A source is read at one end of that time or the other, by the seed.
 #include <string.h>
+#include <algorithm>
 #include "sched.h"
 
 namespace emu {
 
 // ---- cp.async
 
-void CopyGroup::land() {
-  for (CopyOp& o : ops) {
-    memset(o.dst, 0, (size_t)o.size);
-    memcpy(o.dst, o.taken ? (const char*)o.snapshot : o.src, (size_t)o.bytes);
+void CopyGroup::land(size_t first, bool through_mbarrier) {
+  for (size_t i = 0; i < std::min(first, ops.size()); i++) {
+    CopyOp& o = ops[i];
+    if (!o.landed) {
+      memset(o.dst, 0, (size_t)o.size);
+      memcpy(o.dst, o.taken ? (const char*)o.snapshot : o.src, (size_t)o.bytes);
+    }
+    if (!o.landed || through_mbarrier) race_landed(o.block, o.dst, (size_t)o.size, !through_mbarrier);
+    o.landed = true;
   }
-  ops.clear();
 }
 
 static CopyGroup& open_group() {
@@ -22,10 +27,11 @@ static CopyGroup& open_group() {
 
 void copy_async(uint32_t dst, const void* src, int size, int bytes, Where where) {
   if (bytes < 0 || bytes > size) fail("cp.async at line %d: %d of %d bytes", where.line, bytes, size);
-  CopyOp o = {own_shared(dst, (size_t)size, where), (const char*)src, size, bytes, false, {}};
+  CopyOp o = {self->block, own_shared(dst, (size_t)size, where), (const char*)src, size, bytes, false, false, {}};
   if (bytes) check_global(src, (size_t)bytes, 1, where);
   if (bytes && (uintptr_t)src % (unsigned)size) fail("cp.async at line %d: source %p is not aligned to %d bytes", where.line, src, size);
   if (bytes && (o.taken = random_bits() & 1)) memcpy(o.snapshot, src, (size_t)bytes);
+  race_copy(o.dst, (size_t)size);
   memset(o.dst, 0xff, (size_t)size);
   open_group().ops.push_back(o);
 }
@@ -37,7 +43,7 @@ void copy_commit() {
 
 void copy_wait(int newest) {
   while ((int)self->copies.size() > newest) {
-    self->copies.front()->land();
+    self->copies.front()->land(~0ull, false);
     self->copies.pop_front();
   }
   maybe_switch();
@@ -85,15 +91,20 @@ void mbar_inval(uint32_t bar, Where where) {
 }
 
 void mbar_arrive(uint32_t bar, uint32_t bytes, Where where) {
-  MBarrier& m = mbarrier(cluster_block(bar, where), bar, where);
+  Block* b = cluster_block(bar, where);
+  MBarrier& m = mbarrier(b, bar, where);
   m.bytes += bytes;
+  if (b == self->block) race_release(m.clock);
   arrive(m, where);
   maybe_switch();
 }
 
 bool mbar_test(uint32_t bar, uint32_t parity, Where where) {
   poll_point("an mbarrier (mbar_test)", where);
-  return (mbarrier(self->block, bar, where).phase & 1) != (parity & 1);
+  MBarrier& m = mbarrier(self->block, bar, where);
+  const bool ended = (m.phase & 1) != (parity & 1);
+  if (ended) race_acquire(m.clock);
+  return ended;
 }
 
 void mbar_wait(uint32_t bar, uint32_t parity, Where where) {
@@ -101,6 +112,7 @@ void mbar_wait(uint32_t bar, uint32_t parity, Where where) {
   MBarrier& m = mbarrier(self->block, bar, where);
   if ((m.phase & 1) == (parity & 1)) wait_on(m.waiting, "an mbarrier", where);
   else maybe_switch();
+  race_acquire(m.clock);
 }
 
 // complete: what an asynchronous write does when it has landed.
@@ -114,11 +126,12 @@ static void complete(Block* b, uint32_t bar, uint32_t bytes, Where where) {
 void copy_arrive(uint32_t bar, Where where) {
   Block* b = self->block;
   mbarrier(b, bar, where);
-  auto groups = self->copies;
-  if (self->open_copies) groups.push_back(self->open_copies);
+  std::vector<std::pair<std::shared_ptr<CopyGroup>, size_t>> before;   // later copies of the open group are not waited for
+  for (auto& g : self->copies) before.emplace_back(g, g->ops.size());
+  if (self->open_copies) before.emplace_back(self->open_copies, self->open_copies->ops.size());
   b->in_flight++;
   later([=] {
-    for (auto& g : groups) g->land();
+    for (auto& [group, first] : before) group->land(first, true);
     b->in_flight--;
     arrive(mbarrier(b, bar, where), where);
   });
@@ -127,6 +140,8 @@ void copy_arrive(uint32_t bar, Where where) {
 static void in_flight(Block* b, uint32_t dst, const void* src, uint32_t bytes, uint32_t bar, bool taken, Where where) {
   char* to = shared_pointer(b, dst, bytes, where);
   std::string snapshot;
+  if (b == self->block) race_copy(to, bytes);
+  race_landed(b, to, bytes, false);      // who waits for the mbarrier may read it; NaN until then is check enough
   if (taken) snapshot.assign((const char*)src, bytes);
   memset(to, 0xff, bytes);
   mbarrier(b, bar, where);

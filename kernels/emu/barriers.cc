@@ -6,8 +6,14 @@ namespace emu {
 
 // ---- warp operations
 
-static void finish(Exchange& e, void (*compute)(Exchange&)) {
+static void finish(Warp* w, Exchange& e, void (*compute)(Exchange&)) {
   compute(e);
+  if (!strcmp(e.kind, "__syncwarp")) {   // the one warp operation that orders memory; a shuffle or an mma does not
+    Thread* lanes[32];
+    size_t n = 0;
+    for (uint32_t m = e.arrived; m; m &= m - 1) lanes[n++] = w->lanes[__builtin_ctz(m)];
+    race_meet(lanes, n);
+  }
   e.unread = e.arrived;
   e.arrived = 0;
 }
@@ -41,7 +47,7 @@ Exchange& gather(const char* kind, uint32_t mask, Where where, const void* in, s
   e.arrived |= bit;
   e.compute = compute;
   if (e.arrived == (mask & w->live)) {
-    finish(e, compute);
+    finish(w, e, compute);
     e.waiting.wake_all();
   } else {
     wait_on(e.waiting, kind, where);
@@ -51,7 +57,13 @@ Exchange& gather(const char* kind, uint32_t mask, Where where, const void* in, s
 
 // ---- block barriers
 
-static void release(Barrier& b) {
+static void release(Block* block, int id) {
+  Barrier& b = block->barriers[id];
+  if (Races* r = race_state(block)) {
+    for (Thread* t : b.waiting.threads) race_acquire(r->barriers[id], t);
+    race_acquire(r->barriers[id]);
+    r->barriers[id].clear();
+  }
   b.arrived = 0;
   b.lines.clear();
   b.waiting.wake_all();
@@ -68,8 +80,9 @@ static bool arrive(int id, int threads, Where where) {
   if (line && line != where.line) fail("barrier %d: lanes of warp %d came from lines %d and %d", id, self->warp->number, line, where.line);
   line = where.line;
   const int need = threads ? threads : self->block->live;
+  if (Races* r = race_state(self->block)) race_release(r->barriers[id]);
   if (++b.arrived < need) return false;
-  release(b);
+  release(self->block, id);
   return true;
 }
 
@@ -93,6 +106,7 @@ void cluster_arrive(Where where) {
   if (self->cluster_pending) fail("cluster_arrive at line %d: arrived already and has not waited", where.line);
   self->cluster_pending = true;
   self->cluster_phase = c.phase;
+  if (Races* r = race_state(self->block)) race_release(r->cluster);
   if (++c.arrived == c.live) release(c);
 }
 
@@ -101,6 +115,7 @@ void cluster_wait(Where where) {
   if (!self->cluster_pending) fail("cluster_wait at line %d without cluster_arrive", where.line);
   self->cluster_pending = false;
   if (c.phase == self->cluster_phase) wait_on(c.waiting, "the cluster barrier", where);
+  if (Races* r = race_state(self->block)) race_acquire(r->cluster);
 }
 
 // ---- dependent launch
@@ -125,14 +140,14 @@ void pdl_wait(Where where) {
 
 void thread_ended(Thread* t) {
   Block* block = t->block;
-  for (Barrier& b : block->barriers)
-    if (b.arrived && !b.expected && b.arrived == block->live) release(b);
+  for (int id = 0; id < 16; id++)
+    if (Barrier& b = block->barriers[id]; b.arrived && !b.expected && b.arrived == block->live) release(block, id);
   Cluster& c = *block->cluster;
   if (t->cluster_pending && t->cluster_phase == c.phase) c.arrived--;
   if (c.arrived && c.arrived == c.live) release(c);
   for (auto& e : t->warp->exchanges) {
     if (!e->arrived || e->arrived != (e->mask & t->warp->live)) continue;
-    finish(*e, e->compute);
+    finish(t->warp, *e, e->compute);
     e->waiting.wake_all();
   }
 }

@@ -4,6 +4,7 @@
 // a while, asynchronous copies land as late as they may, and what has not landed reads as NaN. What it reports: deadlocks, polling
 // that never ends, accesses outside of shared memory or of registered buffers, misaligned ones, collectives that lanes of a warp
 // disagree on, barriers used before init, blocks that end while something is still in flight to them.
+// On seed 1 it also reports races on shared memory, whether the schedule showed them or not (race.h).
 // What it cannot see: missing fences (its memory is sequentially consistent), bank conflicts, registers, time.
 //
 // This header is what tests use; sched.h is the inside, prim/cpu.h the primitives on top of it.

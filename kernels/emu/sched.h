@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 #include "emu.h"
+#include "race.h"
 
 namespace emu {
 
@@ -49,8 +50,11 @@ struct Warp {
 };
 
 // cp.async operations of a thread, grouped; shared with an mbarrier arrival that waits for them too.
-struct CopyOp { char* dst; const char* src; int size, bytes; bool taken; unsigned char snapshot[16]; };
-struct CopyGroup { std::vector<CopyOp> ops; void land(); };
+struct CopyOp { Block* block; char* dst; const char* src; int size, bytes; bool taken, landed; unsigned char snapshot[16]; };
+struct CopyGroup {
+  std::vector<CopyOp> ops;
+  void land(size_t first, bool through_mbarrier);   // the first of them
+};
 
 struct Thread {
   void* stack_pointer = nullptr;
@@ -70,7 +74,7 @@ struct Thread {
 
 struct Barrier { int expected = 0, arrived = 0; std::vector<int> lines; WaitList waiting; };  // lines: by warp, where its lanes came from
 
-struct MBarrier { int expected = 0, pending = 0; int64_t bytes = 0; unsigned phase = 0; WaitList waiting; };
+struct MBarrier { int expected = 0, pending = 0; int64_t bytes = 0; unsigned phase = 0; Clock clock; WaitList waiting; };
 
 struct Cluster {
   std::vector<Block*> blocks;
@@ -96,6 +100,7 @@ struct Block {
   std::map<const void*, SharedArray> arrays;
   std::map<uint32_t, MBarrier> mbarriers;
   Barrier barriers[16];
+  std::unique_ptr<Races> races;
 };
 
 struct Grid {

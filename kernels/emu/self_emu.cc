@@ -48,7 +48,7 @@ void copies(emu::Suite& s) {
       return ok;
     };
     const Launch how = {.grid = {2}, .block = {32}, .shared_bytes = 512};
-    if (bug) return must_fault(t, "wrong output", how, kernel, right);
+    if (bug) return must_fault(t, "", how, kernel, right);   // a race, where that is looked for
     emu::run(how, kernel);
     if (!right()) t.fail("wrong output");
   });
@@ -143,9 +143,52 @@ void collectives(emu::Suite& s) {
         }
       };
       auto right = [&] { bool ok = true; for (uint32_t x : out) ok &= x == 28; return ok; };
-      if (bug) must_fault(t, "a race on word", {.block = {96}}, kernel, right);
+      if (bug) must_fault(t, "", {.block = {96}}, kernel, right);
       else { emu::run({.block = {96}}, kernel); if (!right()) t.fail("wrong sum"); }
     }
+  });
+}
+
+// What no schedule need show: the values are right in most orders.
+void race_detection(emu::Suite& s) {
+  [[maybe_unused]] static volatile uint32_t sink;                   // a load that nobody uses is none
+  struct Kernel { const char* name; const char* words; int threads; std::function<void(char* smem)> body; };
+  static const std::vector<Kernel> all = {
+      {"write and read", "race at byte 0", 64, [](char* m) { if (threadIdx.x == 0) *(int*)m = 1; else if (threadIdx.x == 32) (void)*(volatile int*)m; }},
+      {"read and write", "race at byte 4", 64, [](char* m) { if (threadIdx.x == 0) (void)*(volatile int*)(m + 4); else if (threadIdx.x == 32) *(int*)(m + 4) = 1; }},
+      {"two writes", "race at byte 8", 64, [](char* m) { if (threadIdx.x % 32 == 0) *(volatile int*)(m + 8) = 1; }},
+      {"a shuffle orders nothing", "race", 32, [](char* m) {
+        if (threadIdx.x == 0) sts32(smem_u32(m), 1);
+        __shfl_sync(~0u, 1, 0);
+        sink = lds32(smem_u32(m));
+      }},
+      {"a barrier of others", "race", 96, [](char* m) {
+        if (threadIdx.x == 0) sts32(smem_u32(m), 1);
+        if (threadIdx.x >= 32) { bar_sync(1, 64); sink = lds32(smem_u32(m)); }
+      }},
+      {"a copy over what is read", "race", 64, [](char* m) {
+        if (threadIdx.x >= 32) sink = lds128(smem_u32(m) + 16 * (threadIdx.x - 32)).x;
+        else { cp_async16(smem_u32(m) + 16 * threadIdx.x, nullptr, 0); cp_wait_all(); }
+      }},
+      {"syncwarp", nullptr, 32, [](char* m) { sts32(smem_u32(m) + 4 * threadIdx.x, 1); __syncwarp(); sink = lds128(smem_u32(m) + (4 * threadIdx.x & 48)).x; }},
+      {"neighbours in a word", nullptr, 64, [](char* m) { ((volatile char*)m)[threadIdx.x] = 1; }},
+      {"arrive and sync", nullptr, 64, [](char* m) {
+        if (threadIdx.x < 32) { sts32(smem_u32(m) + 4 * threadIdx.x, 1); bar_arrive(3, 64); }
+        else { bar_sync(3, 64); sink = lds32(smem_u32(m) + 4 * (threadIdx.x - 32)); }
+      }},
+      {"mbarrier", nullptr, 64, [](char* m) {
+        const uint32_t bar = smem_u32(m) + 512;
+        if (threadIdx.x == 0) mbar_init(bar, 32);
+        __syncthreads();
+        if (threadIdx.x < 32) { sts32(smem_u32(m) + 4 * threadIdx.x, 1); mbar_arrive(bar); }
+        else { mbar_wait(bar, 0); sink = lds32(smem_u32(m) + 4 * (threadIdx.x - 32)); }
+      }},
+  };
+  for (const Kernel& k : all) s.add(std::string("race/") + k.name, [&k](Test& t) {
+    const Launch how = {.grid = {1}, .block = {(unsigned)k.threads}, .shared_bytes = 1024};
+    auto kernel = [&] { SHARED_BYTES(smem); k.body(smem); };
+    if (!k.words) emu::run(how, kernel);
+    else if (t.seed == 1) must_fault(t, k.words, how, kernel);   // the seed on which races are looked for
   });
 }
 
@@ -258,6 +301,7 @@ void emu::cases(Suite& suite) {
   copies(suite);
   bounds(suite);
   collectives(suite);
+  race_detection(suite);
   clusters(suite);
   grids(suite);
 }

@@ -1,4 +1,5 @@
 // The test program's main: runs the cases, or every given mutant until a case fails.
+#include "race.h"
 #include "test.h"
 #include <math.h>
 #include <signal.h>
@@ -54,7 +55,7 @@ Buffer<float> Test::floats(size_t n, const char* name) {
 
 namespace {
 
-struct Options { int seeds = 3, mutant_seeds = 6; const char *program = "", *only = ""; bool verbose = false, list = false; std::vector<std::string> mutants; };
+struct Options { int seeds = 2, mutant_seeds = 6; const char *program = "", *only = ""; bool verbose = false, list = false; std::vector<std::string> mutants; };
 
 double seconds() {
   timespec t;
@@ -65,6 +66,7 @@ double seconds() {
 // run_case returns what went wrong, or nothing.
 std::string run_case(const Suite::Case& c, uint64_t seed) {
   set_seed(seed);
+  detect_races(seed == 1);                             // races do not depend on the schedule
   Test t(seed);
   try {
     c.body(t);
