@@ -91,7 +91,7 @@ void want_copies(Words& o) {
     memcpy(out + 16 * l, bytes(4 * other), (size_t)(other % 17));
     memcpy(out + 512 + 8 * l, bytes(2 * other), (size_t)(other % 9));
     memcpy(out + 768 + 4 * l, bytes(other), (size_t)(other % 5));
-    memcpy(out + 896 + 16 * l, bytes(4 * other), 16);
+    memcpy(out + 896 + 16 * l, bytes(4 * other), (size_t)((other + 3) % 17));
   }
 }
 

@@ -74,7 +74,7 @@ DEV void copies(const uint32_t* in, uint32_t* out) {
   cp_async8(a + 512 + 8 * l, in + 2 * l, (int)l % 9);
   cp_async4(a + 768 + 4 * l, in + l, (int)l % 5);
   cp_commit();
-  cp_async16(a + 1024 + 16 * l, in + 4 * l, 16, l & 1 ? policy_evict_first() : policy_evict_last());
+  cp_async16(a + 1024 + 16 * l, in + 4 * l, (int)(l + 3) % 17, policy_evict_first());
   cp_commit();
   if (!MUTANT(prim_wait_one_short)) cp_wait<1>(); else cp_wait<2>();
   __syncwarp();
@@ -298,7 +298,7 @@ DEV void bulk(const uint32_t* in, uint32_t* out) {
         bulk_prefetch(in + 64 * i, 128);
         mbar_arrive_expect(full + 8 * stage, 128);
         bulk_load(a + 512 * stage, in + 64 * i, 64, full + 8 * stage);
-        bulk_load(a + 512 * stage + 64, in + 64 * i + 16, 64, full + 8 * stage, policy_evict_first());
+        bulk_load(a + 512 * stage + 64, in + 64 * i + 16, 64, full + 8 * stage, policy_evict_last());
       }
       cp_async4(a + 512 * stage + 128 + 4 * l, in + 64 * i + 32 + l, 4);
       cp_arrive_noinc(full + 8 * stage);
