@@ -92,8 +92,9 @@ DEV void red_max(uint32_t* p, uint32_t x) { asm volatile("red.relaxed.gpu.global
 DEV void fence_gpu() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 
 // ---- cp.async: global to shared without registers. 'bytes' of the 16 (8, 4) come from src, the rest is zero; 0 reads nothing.
-// With a policy, 'bytes' must not be a constant: ptxas 13.0.88 then folds the base of shared memory into the instruction and encodes one
-// that the device calls illegal (nvdisasm shows an odd register, desc[UR1]). The policy has to be the same in all lanes.
+// A trap with a policy: where dst is the base of shared memory plus something of the lane and no more, ptxas 13.0.88 encodes an instruction
+// that the device calls illegal (nvdisasm shows an odd register, desc[UR1]; internal/pack refuses such an image). Addresses that a loop carries
+// are safe, as in the ring of the decode kernels. The policy has to be the same in all lanes.
 
 DEV uint64_t policy_evict_first() { uint64_t p; asm volatile("createpolicy.fractional.L2::evict_first.b64 %0,1.0;" : "=l"(p)); return p; }
 DEV uint64_t policy_evict_last() { uint64_t p; asm volatile("createpolicy.fractional.L2::evict_last.b64 %0,1.0;" : "=l"(p)); return p; }

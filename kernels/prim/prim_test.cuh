@@ -74,7 +74,7 @@ DEV void copies(const uint32_t* in, uint32_t* out) {
   cp_async8(a + 512 + 8 * l, in + 2 * l, (int)l % 9);
   cp_async4(a + 768 + 4 * l, in + l, (int)l % 5);
   cp_commit();
-  cp_async16(a + 1024 + 16 * l, in + 4 * l, (int)(l + 3) % 17, policy_evict_first());
+  cp_async16(__shfl_sync(~0u, a + 1024 + 16 * l, (int)l), in + 4 * l, (int)(l + 3) % 17, policy_evict_first());   // see gpu.cuh
   cp_commit();
   if (!MUTANT(prim_wait_one_short)) cp_wait<1>(); else cp_wait<2>();
   __syncwarp();

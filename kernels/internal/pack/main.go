@@ -64,7 +64,7 @@ func run(check bool, tools string) error {
 	if check {
 		return compare(m, images)
 	}
-	return write(m, images)
+	return write(m, images, tools)
 }
 
 // describe reads the image from build/ and enters its hash and functions.
@@ -138,7 +138,25 @@ func encode(m *kernels.Manifest) ([]byte, error) {
 	return append(b, '\n'), nil
 }
 
-func write(m *kernels.Manifest, images map[string][]byte) error {
+// descriptor matches a memory descriptor in a register pair that starts at an odd number, which there is not: see cp_async16 in prim/gpu.cuh.
+var descriptor = regexp.MustCompile(`\w[^;\n]*desc\[UR\d*[13579]\][^;\n]*`)
+
+// legal refuses machine code that the device would refuse. tools "" skips it.
+func legal(name, tools string) error {
+	if tools == "" || !strings.Contains(name, ".sm_") {
+		return nil
+	}
+	out, err := exec.Command(filepath.Join(tools, "nvdisasm"), "-c", filepath.Join("build", name)).Output()
+	if err != nil {
+		return fmt.Errorf("pack: nvdisasm %s: %w", name, err)
+	}
+	if bad := descriptor.Find(out); bad != nil {
+		return fmt.Errorf("pack: %s has an illegal instruction, %s: prim/gpu.cuh says at cp_async16 where it comes from", name, bad)
+	}
+	return nil
+}
+
+func write(m *kernels.Manifest, images map[string][]byte, tools string) error {
 	embedded := stored()
 	if err := os.MkdirAll("bin", 0o777); err != nil {
 		return err
@@ -146,7 +164,11 @@ func write(m *kernels.Manifest, images map[string][]byte) error {
 	total := 0
 	for name, b := range images {
 		file := filepath.Join("bin", name+".gz")
-		if got, ok := embedded[name]; !ok || !bytes.Equal(got, b) { // an image that has not changed keeps its file, whatever this Go's gzip would make of it
+		// An image that has not changed keeps its file, whatever this Go's gzip would make of it.
+		if got, ok := embedded[name]; !ok || !bytes.Equal(got, b) {
+			if err := legal(name, tools); err != nil {
+				return err
+			}
 			if err := os.WriteFile(file, compress(b), 0o666); err != nil {
 				return err
 			}

@@ -37,6 +37,16 @@ func TestResources(t *testing.T) {
 	}
 }
 
+func TestDescriptor(t *testing.T) {
+	const good = "LDGSTS.E.BYPASS.128.ZFILL [R13], desc[UR12][R6.64], P1 ;"
+	if bad := descriptor.FindString("/*0330*/ " + good); bad != "" {
+		t.Errorf("refused: %s", bad)
+	}
+	if bad := descriptor.FindString("/*0400*/ LDGSTS.E.BYPASS.128 [R11+UR0+0x400], desc[UR1][R4.64] ;\n" + good); !strings.Contains(bad, "[R11+UR0+0x400]") {
+		t.Errorf("found %q", bad)
+	}
+}
+
 func TestEntries(t *testing.T) {
 	got := entries([]byte(".version 9.0\n.visible .entry fd_a(\n.param .u64 x\n)\n{}\n.visible .func f\n.visible .entry fd_b(\n"))
 	if len(got) != 2 || got[0].Name != "fd_a" || got[1].Name != "fd_b" {
@@ -51,7 +61,7 @@ func TestCompare(t *testing.T) {
 		{Unit: "a", Target: "sm_80", SHA256: "1", Functions: []kernels.Function{{Name: "fd_a", Registers: 9}}},
 	}}
 	images := map[string][]byte{"a.sm_80": []byte("machine code"), "b.sm_80": []byte("more of it")}
-	if err := write(m, images); err != nil {
+	if err := write(m, images, ""); err != nil {
 		t.Fatal(err)
 	}
 	if err := compare(m, images); err != nil {
@@ -75,7 +85,7 @@ func TestCompare(t *testing.T) {
 		t.Fatal(err)
 	}
 	differs("a damaged file", m, images)
-	if err := write(m, map[string][]byte{"a.sm_80": images["a.sm_80"]}); err != nil {
+	if err := write(m, map[string][]byte{"a.sm_80": images["a.sm_80"]}, ""); err != nil {
 		t.Fatal(err)
 	}
 	if names, _ := filepath.Glob("bin/*"); len(names) != 1 {
