@@ -100,7 +100,7 @@ func TestStory(t *testing.T) {
 		t.Errorf("JSON spells %q, not %q; standard error %q", text, out, errs)
 	}
 	s := all[len(all)-1]["statistics"].(map[string]any)
-	if s["tokens"] != 20.0 || s["prompt_tokens"] != 9.0 || s["kv_tokens"] != 29.0 || s["kv_bytes"] != 29*3072.0 || s["reason"] != "length" {
+	if s["tokens"] != 20.0 || s["prompt_tokens"] != 9.0 || s["computed_tokens"] != 9.0 || s["kv_tokens"] != 28.0 || s["kv_bytes"] != 28*3072.0 || s["reason"] != "length" {
 		t.Errorf("statistics %v", s)
 	}
 }

@@ -24,20 +24,22 @@ type generation struct {
 	json    bool
 	sampled bool
 	seed    uint64
+	stops   bool   // a text may end it, and not only the model
 	lead    string // shown on standard error before the first token
 
 	start, first, last time.Time
 	tokens             int
+	computed           int // tokens of the prompt in the cache, as far as was reported
 	result             flashdecode.Result
 }
 
 // event is what the goroutine that generates reports: a token, progress of the prompt, or the end.
 type event struct {
-	token           flashdecode.Token
-	computed, total int // progress, if total is not 0
-	end             bool
-	result          flashdecode.Result
-	err             error
+	token                   flashdecode.Token
+	computed, reused, total int // progress, if total is not 0
+	end                     bool
+	result                  flashdecode.Result
+	err                     error
 }
 
 // run generates until the end, an error, or an interrupt, which it does not make wait for the step under way.
@@ -55,18 +57,25 @@ func (g *generation) run(ctx context.Context, src source) error {
 	go func() {
 		end := event{end: true}
 		for tok, err := range src(own, flashdecode.OnDone(func(r flashdecode.Result) { end.result = r }),
-			flashdecode.OnProgress(func(computed, _, total int) { send(event{computed: computed, total: total}) })) {
+			flashdecode.OnProgress(func(computed, reused, total int) {
+				send(event{computed: computed, reused: reused, total: total})
+			})) {
 			if end.err = err; err == nil {
 				send(event{token: tok})
 			}
 		}
 		send(end)
 	}()
-	err := g.receive(ctx, events)
-	if g.result.Reason == "" {
+	return g.finish(g.receive(ctx, events))
+}
+
+// finish reports what was done before err. Nothing was if the prompt was refused, and nothing can be written if err is
+// that of writing.
+func (g *generation) finish(err error) error {
+	switch {
+	case errors.Is(err, errInterrupted):
 		g.result.Tokens, g.result.Reason = g.tokens, "cancelled"
-	}
-	if err != nil && !errors.Is(err, errInterrupted) {
+	case err != nil && (g.result.Reason == "" || g.tokens == 0 && g.computed == 0):
 		return err
 	}
 	return errors.Join(err, g.report())
@@ -90,7 +99,7 @@ func (g *generation) receive(ctx context.Context, events <-chan event) error {
 			g.result = e.result
 			return e.err
 		case e.total > 0:
-			g.result.PromptTokens = e.total
+			g.computed, g.result.ReusedTokens, g.result.PromptTokens = e.computed, e.reused, e.total
 			bar.set(e.computed, e.total)
 			continue
 		}
@@ -124,42 +133,58 @@ func (g *generation) write(t flashdecode.Token) error {
 
 // statistics describe a generation. Rates are tokens per second.
 type statistics struct {
-	Model        string  `json:"model"`
-	PromptTokens int     `json:"prompt_tokens"`
-	ReusedTokens int     `json:"reused_tokens"`
-	PromptRate   float64 `json:"prompt_tokens_per_second"`
-	FirstSeconds float64 `json:"first_token_seconds"`
-	Tokens       int     `json:"tokens"`
-	Rate         float64 `json:"tokens_per_second"`
-	Seconds      float64 `json:"seconds"`
-	KVTokens     int     `json:"kv_tokens"`
-	KVBytes      int64   `json:"kv_bytes"`
-	KVType       string  `json:"kv_type"`
-	Split        string  `json:"split"`
-	Backend      string  `json:"backend"`
-	Seed         *uint64 `json:"seed,omitempty"`
-	Reason       string  `json:"reason"`
+	Model          string  `json:"model"`
+	PromptTokens   int     `json:"prompt_tokens"`
+	ReusedTokens   int     `json:"reused_tokens"`   // of the prompt, in the cache from before
+	ComputedTokens int     `json:"computed_tokens"` // of the prompt, those included: fewer than all if it was not read to its end
+	PromptRate     float64 `json:"prompt_tokens_per_second"`
+	FirstSeconds   float64 `json:"first_token_seconds"` // 0 without a token
+	Tokens         int     `json:"tokens"`
+	Rate           float64 `json:"tokens_per_second"`
+	Seconds        float64 `json:"seconds"`
+	KVTokens       int     `json:"kv_tokens"`
+	KVBytes        int64   `json:"kv_bytes"`
+	KVType         string  `json:"kv_type"`
+	Split          string  `json:"split"`
+	Backend        string  `json:"backend"`
+	Seed           *uint64 `json:"seed,omitempty"`
+	Reason         string  `json:"reason"`
 }
 
 func (g *generation) statistics() statistics {
 	info, r := g.model.Info(), g.result
 	s := statistics{
-		Model: info.Name, PromptTokens: r.PromptTokens, ReusedTokens: r.ReusedTokens, Tokens: r.Tokens,
-		Seconds: time.Since(g.start).Seconds(), KVTokens: r.PromptTokens + r.Tokens, KVType: info.KVType,
-		Split: info.Split, Backend: info.Backend, Reason: r.Reason,
+		Model: info.Name, PromptTokens: r.PromptTokens, ReusedTokens: r.ReusedTokens, ComputedTokens: g.computed, Tokens: r.Tokens,
+		Seconds: time.Since(g.start).Seconds(), KVType: info.KVType, Split: info.Split, Backend: info.Backend, Reason: r.Reason,
 	}
-	s.KVBytes = int64(s.KVTokens) * info.KVTokenBytes
+	read := s.Seconds
 	if g.tokens > 0 {
 		s.FirstSeconds = g.first.Sub(g.start).Seconds()
-		s.PromptRate = float64(r.PromptTokens-r.ReusedTokens) / s.FirstSeconds
+		s.ComputedTokens, read = r.PromptTokens, s.FirstSeconds
+	} else if r.Reason == "stop" { // the model had nothing to say
+		s.ComputedTokens = r.PromptTokens
+	}
+	if read > 0 {
+		s.PromptRate = float64(s.ComputedTokens-s.ReusedTokens) / read
 	}
 	if d := g.last.Sub(g.first).Seconds(); d > 0 { // the first token belongs to the prompt
 		s.Rate = float64(g.tokens-1) / d
 	}
+	s.KVTokens = s.ComputedTokens + g.cached()
+	s.KVBytes = int64(s.KVTokens) * info.KVTokenBytes
 	if g.sampled {
 		s.Seed = &g.seed
 	}
 	return s
+}
+
+// cached is how many of the generated tokens are in the cache. A token gets there when the next one is computed from
+// it: the last one never does, unless it was followed by the one that ends the model's turn, which is not shown.
+func (g *generation) cached() int {
+	if g.result.Reason == "stop" && !g.stops {
+		return g.result.Tokens
+	}
+	return max(0, g.result.Tokens-1)
 }
 
 // report ends the output: statistics go to standard error, or as the last line of JSON.
@@ -172,7 +197,14 @@ func (g *generation) report() error {
 		return err
 	}
 	w := tabwriter.NewWriter(g.app.err, 0, 8, 2, ' ', 0)
-	fmt.Fprintf(w, "\nprompt\t%d tokens\t%.1f tok/s\tfirst token after %.2f s\n", s.PromptTokens, s.PromptRate, s.FirstSeconds)
+	prompt, first := fmt.Sprint(s.PromptTokens), fmt.Sprintf("first token after %.2f s", s.FirstSeconds)
+	if g.tokens == 0 {
+		first = fmt.Sprintf("no token after %.2f s", s.Seconds)
+	}
+	if s.ComputedTokens < s.PromptTokens {
+		prompt = fmt.Sprintf("%d of %d", s.ComputedTokens, s.PromptTokens)
+	}
+	fmt.Fprintf(w, "\nprompt\t%s tokens\t%.1f tok/s\t%s\n", prompt, s.PromptRate, first)
 	fmt.Fprintf(w, "generated\t%d tokens\t%.1f tok/s\tended by %s\n", s.Tokens, s.Rate, s.Reason)
 	fmt.Fprintf(w, "KV cache\t%d tokens\t%s\t%s\n", s.KVTokens, size(s.KVBytes), s.KVType)
 	fmt.Fprintf(w, "attention\tsplit %s\t%s\t", s.Split, s.Backend)

@@ -193,7 +193,7 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, args []string) error {
 	if demo {
 		prompt = tiny.StoryPrompt
 	}
-	g := &generation{app: a, model: m, json: f.json, sampled: f.params.Temperature > 0, seed: f.params.Seed}
+	g := &generation{app: a, model: m, json: f.json, sampled: f.params.Temperature > 0, seed: f.params.Seed, stops: len(f.stop) > 0}
 	if demo {
 		g.lead = prompt
 	}
