@@ -44,8 +44,8 @@ func (o *Options) check(kv ops.KVLayout) error {
 
 // Stats counts what an engine has done.
 type Stats struct {
-	Steps, Rows, Decoded  int64 // forward passes, their rows, tokens delivered
-	Preemptions, Finished int64
+	Steps, Rows, Decoded  int64 // forward passes, their rows, tokens generated
+	Preemptions, Finished int64 // times that a sequence lost its pages; streams that ended, for whatever reason
 	Running, Waiting      int
 	Cache                 kvcache.Stats
 }
@@ -67,13 +67,14 @@ type Engine struct {
 	changed bool        // schedule ended or preempted a sequence
 	wanted  []int32     // rows whose logits are sampled
 	logits  []float32
+	broken  error // why the engine can't go on
 
-	mu      sync.Mutex
-	inbox   []*sequence
-	closing bool
-	stats   Stats
-	wake    chan struct{}
-	done    chan struct{}
+	mu     sync.Mutex
+	inbox  []*sequence
+	closed error // what Submit returns and streams end with once the engine closes
+	stats  Stats
+	wake   chan struct{}
+	done   chan struct{}
 }
 
 // New starts an engine on a model and its cache, which it owns until Close has returned.
@@ -134,7 +135,9 @@ func (e *Engine) Stats() Stats {
 // Close ends all streams and waits for the step under way. The model and the cache are the caller's again.
 func (e *Engine) Close() {
 	e.mu.Lock()
-	e.closing = true
+	if e.closed == nil {
+		e.closed = ErrClosed
+	}
 	e.mu.Unlock()
 	e.signal()
 	<-e.done
@@ -146,6 +149,7 @@ func (e *Engine) loop() {
 	for e.receive() {
 		e.drop()
 		switch {
+		case e.broken != nil: // an address range is missing: nothing may be admitted
 		case e.schedule():
 			e.step()
 			e.publish()
@@ -157,7 +161,7 @@ func (e *Engine) loop() {
 			e.sleep()
 		}
 	}
-	e.finishAll(ErrClosed)
+	e.finishAll()
 	e.publish()
 }
 
@@ -198,7 +202,10 @@ func (e *Engine) receive() bool {
 	e.waiting = append(e.waiting, e.inbox...)
 	e.inbox = e.inbox[:0]
 	e.stats.Waiting = len(e.waiting)
-	return !e.closing
+	if e.broken != nil && e.closed == nil {
+		e.closed = fmt.Errorf("%w: %w", ErrClosed, e.broken)
+	}
+	return e.closed == nil
 }
 
 func (e *Engine) publish() {
@@ -214,14 +221,16 @@ func (e *Engine) count(c *int64, n int) {
 	e.mu.Unlock()
 }
 
-func (e *Engine) finishAll(err error) {
+// finishAll ends all streams with what closed the engine. Nothing is submitted any more.
+func (e *Engine) finishAll() {
 	e.mu.Lock()
 	all := append(append(append([]*sequence(nil), e.running...), e.waiting...), e.inbox...)
 	e.inbox = nil
+	err := e.closed
 	e.mu.Unlock()
 	for _, s := range all {
 		e.release(s)
-		s.finish(Failed, err)
+		e.finish(s, Failed, err)
 	}
 	e.running, e.waiting = nil, nil
 }
@@ -263,7 +272,7 @@ func (e *Engine) sampleNext(s *sequence, logits []float32) {
 	}
 	s.sampler.Observe(id)
 	s.tokens = append(s.tokens, id)
-	s.stream.tokens <- Token{ID: id, LogProb: s.sampler.LogProb(), Index: s.generated() - 1, Time: time.Now()} // schedule made sure of the room
+	s.stream.put(id, s.sampler.LogProb())
 	e.count(&e.stats.Decoded, 1)
 	switch {
 	case s.generated() < s.limit:
@@ -283,12 +292,12 @@ func (e *Engine) end(s *sequence, r Reason, err error) {
 			break
 		}
 	}
-	s.finish(r, err)
+	e.finish(s, r, err)
 	e.changed = true
-	e.count(&e.stats.Finished, 1)
 }
 
-// release frees the pages of s.
+// release frees the pages of s. An address range that can't be emptied breaks the engine: what a sequence would read
+// there is unknown.
 func (e *Engine) release(s *sequence) {
 	if s.kv != nil {
 		e.pool.Free(s.kv)
@@ -296,9 +305,10 @@ func (e *Engine) release(s *sequence) {
 	s.computed, s.bound = 0, 0
 	if s.space >= 0 {
 		if err := e.binder.Unbind(s.space); err != nil {
-			panic(err) // the range exists: it was bound
+			e.broken = fmt.Errorf("engine: address range %d: %w", s.space, err)
+		} else {
+			e.spaces = append(e.spaces, s.space)
 		}
-		e.spaces = append(e.spaces, s.space)
 		s.space = -1
 	}
 }

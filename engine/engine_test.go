@@ -227,7 +227,7 @@ func TestCancel(t *testing.T) {
 	s.Next()
 	cancel(cause)
 	drain(s)
-	if s.Reason() != Cancelled && s.Reason() != Context || s.Reason() == Cancelled && !errors.Is(s.Err(), cause) {
+	if s.Reason() != Cancelled && s.Reason() != Context || s.Reason() == Cancelled && (!errors.Is(s.Err(), cause) || !errors.Is(s.Err(), context.Canceled)) {
 		t.Errorf("ended by %v, %v", s.Reason(), s.Err())
 	}
 	gone, stop := context.WithCancel(context.Background())
@@ -238,25 +238,6 @@ func TestCancel(t *testing.T) {
 	}
 	if got := collect(s); s.Reason() != Cancelled || len(got) > 1 {
 		t.Errorf("a request whose caller had gone yielded %v, %v", got, s.Reason())
-	}
-	checkIdle(t, e)
-}
-
-// TestSlowReader: a stream nobody reads stops being scheduled, others go on, and it resumes.
-func TestSlowReader(t *testing.T) {
-	f := newFake(400, 4)
-	e := start(t, f, func(o *Options) { o.Context = 1000 })
-	p, q := prompt(6, 5), prompt(7, 5)
-	const n = 3 * streamBuffer
-	slow := submit(t, e, p, n)
-	for len(slow.tokens) < streamBuffer {
-		time.Sleep(time.Millisecond)
-	}
-	if got := collect(submit(t, e, q, n)); !slices.Equal(got, expect(q, n)) {
-		t.Error("the fast stream is wrong")
-	}
-	if got := collect(slow); !slices.Equal(got, expect(p, n)) {
-		t.Errorf("the slow stream has %d tokens, %v", len(got), slow.Err())
 	}
 	checkIdle(t, e)
 }
@@ -360,7 +341,7 @@ func TestStepsDoNotAllocate(t *testing.T) {
 		p := prompt(i, 10)
 		e.waiting = append(e.waiting, &sequence{
 			ctx: context.Background(), req: Request{Prompt: p}, limit: 1500, sampler: sampler, refused: -1, space: -1,
-			tokens: append(make([]int32, 0, 2000), p...), stream: &Stream{e: e, tokens: make(chan Token, streamBuffer)},
+			tokens: append(make([]int32, 0, 2000), p...), stream: newStream(context.Background(), len(p), 1500),
 		})
 	}
 	once := func() {
@@ -370,9 +351,9 @@ func TestStepsDoNotAllocate(t *testing.T) {
 		}
 		e.step()
 		e.publish()
-		for _, s := range e.running {
-			for len(s.stream.tokens) > 0 {
-				<-s.stream.tokens
+		for i, s := range e.running {
+			if i%2 == 0 { // nobody reads the others
+				s.stream.take()
 			}
 		}
 	}

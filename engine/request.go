@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
-	"time"
 
 	"github.com/flashdecode/flashdecode/sample"
 )
 
 var (
-	// ErrClosed ends streams whose engine was closed.
+	// ErrClosed ends streams whose engine was closed, or closed itself because it could not go on.
 	ErrClosed = errors.New("engine: closed")
 	// ErrTooLong refuses a prompt that no amount of waiting would fit.
 	ErrTooLong = errors.New("engine: prompt does not fit")
@@ -44,70 +42,8 @@ var reasonNames = [...]string{"", "stop", "length", "context", "cancelled", "err
 
 func (r Reason) String() string { return reasonNames[r] }
 
-// Token is one generated token.
-type Token struct {
-	ID      int32
-	LogProb float32   // natural log of the model's probability, if Params.LogProbs asks for it
-	Index   int       // number of tokens generated before it
-	Time    time.Time // when it was chosen: a reader may see it later
-}
-
-// Stream delivers the tokens of one request.
-type Stream struct {
-	e      *Engine
-	tokens chan Token
-	err    error  // valid once tokens is closed
-	reason Reason // likewise
-
-	prompt   int
-	reused   atomic.Int64
-	computed atomic.Int64
-}
-
-// Next returns the next token. false means that the stream has ended: Err and Reason say why.
-func (s *Stream) Next() (Token, bool) {
-	t, ok := <-s.tokens
-	s.resume(ok)
-	return t, ok
-}
-
-// Poll is Next with a limit: waited is true if nothing came for that long.
-func (s *Stream) Poll(limit time.Duration) (t Token, ok, waited bool) {
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case t, ok = <-s.tokens:
-		s.resume(ok)
-		return t, ok, false
-	case <-timer.C:
-		return Token{}, false, true
-	}
-}
-
-// resume tells the engine that a stream which was full has room again: it may have paused the sequence.
-func (s *Stream) resume(received bool) {
-	if received && len(s.tokens) == cap(s.tokens)-1 {
-		s.e.signal()
-	}
-}
-
-// Err is what ended the stream, nil for a regular end. Valid after Next has returned false.
-func (s *Stream) Err() error { return s.err }
-
-// Reason is why the stream ended. Valid after Next has returned false.
-func (s *Stream) Reason() Reason { return s.reason }
-
-// Progress returns how many tokens of the prompt are in the cache, how many of those were found there, and how many
-// there are. It may be called at any time.
-func (s *Stream) Progress() (computed, reused, total int) {
-	return min(int(s.computed.Load()), s.prompt), int(s.reused.Load()), s.prompt
-}
-
-// streamBuffer is how many tokens a stream holds for a reader that is slower than the model. A full stream is not
-// scheduled until its reader catches up; the others go on.
-const streamBuffer = 128
-
-// Submit queues a request. The stream ends early, with the cause as its error, when ctx is done.
+// Submit queues a request. The stream ends early when ctx is done, with ctx's error and its cause, and what was not
+// read by then is lost.
 func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 	if err := e.checkRequest(&r); err != nil {
 		return nil, err
@@ -124,18 +60,18 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 	s := &sequence{
 		ctx: ctx, req: r, limit: limit, sampler: sampler, refused: -1, space: -1,
 		tokens: append(make([]int32, 0, len(r.Prompt)+limit), r.Prompt...),
-		stream: &Stream{e: e, tokens: make(chan Token, streamBuffer), prompt: len(r.Prompt)},
+		stream: newStream(ctx, len(r.Prompt), limit),
 	}
 	s.unhook = context.AfterFunc(ctx, e.signal) // before the loop can see s
 	e.mu.Lock()
-	closed := e.closing
-	if !closed {
+	closed := e.closed
+	if closed == nil {
 		e.inbox = append(e.inbox, s)
 	}
 	e.mu.Unlock()
-	if closed {
+	if closed != nil {
 		s.unhook()
-		return nil, ErrClosed
+		return nil, closed
 	}
 	e.signal()
 	return s.stream, nil

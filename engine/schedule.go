@@ -30,16 +30,13 @@ func (s *sequence) generated() int { return len(s.tokens) - len(s.req.Prompt) }
 
 func (s *sequence) stops(id int32) bool { return slices.Contains(s.req.Stop, id) }
 
-// paused reports that the reader must catch up first.
-func (s *sequence) paused() bool { return len(s.stream.tokens) == cap(s.stream.tokens) }
-
 // decodes reports that only the last token is missing from the cache.
 func (s *sequence) decodes() bool { return s.computed == len(s.tokens)-1 }
 
-// finish closes the stream.
-func (s *sequence) finish(r Reason, err error) {
-	s.stream.reason, s.stream.err = r, err
-	close(s.stream.tokens)
+// finish ends the stream of s, wherever s is.
+func (e *Engine) finish(s *sequence, r Reason, err error) {
+	e.count(&e.stats.Finished, 1)
+	s.stream.end(r, err)
 	if s.unhook != nil {
 		s.unhook()
 	}
@@ -49,7 +46,7 @@ func (s *sequence) finish(r Reason, err error) {
 func (e *Engine) drop() {
 	for i := 0; i < len(e.running); {
 		if s := e.running[i]; s.ctx.Err() != nil {
-			e.end(s, Cancelled, context.Cause(s.ctx))
+			e.end(s, Cancelled, cancelled(s.ctx))
 		} else {
 			i++
 		}
@@ -57,7 +54,7 @@ func (e *Engine) drop() {
 	e.waiting = slices.DeleteFunc(e.waiting, func(s *sequence) bool {
 		gone := s.ctx.Err() != nil
 		if gone {
-			s.finish(Cancelled, context.Cause(s.ctx))
+			e.finish(s, Cancelled, cancelled(s.ctx))
 		}
 		return gone
 	})
@@ -70,13 +67,13 @@ func (e *Engine) schedule() bool {
 	e.changed = false
 	budget := e.opts.MaxRows
 	for i := 0; i < len(e.running); i++ { // decoding first: running streams must not stutter
-		if s := e.running[i]; s.decodes() && !s.paused() && e.grow(s, 1) {
+		if s := e.running[i]; s.decodes() && e.grow(s, 1) {
 			budget -= e.add(s, 1)
 		}
 	}
 	for i := 0; i < len(e.running) && budget > 0; i++ {
 		s := e.running[i]
-		if s.decodes() || s.paused() {
+		if s.decodes() {
 			continue
 		}
 		if n := min(budget, len(s.tokens)-s.computed); e.grow(s, n) {
@@ -256,7 +253,6 @@ func (e *Engine) refuse(s *sequence) int {
 func (e *Engine) abandon(s *sequence, r Reason, err error) {
 	e.release(s)
 	e.waiting = slices.Delete(e.waiting, 0, 1)
-	s.finish(r, err)
+	e.finish(s, r, err)
 	e.changed = true
-	e.count(&e.stats.Finished, 1)
 }

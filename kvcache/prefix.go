@@ -119,7 +119,7 @@ func (x *index) remove(page int32) {
 
 // Lookup gives the empty sequence s the pages of the longest cached prefix of prompt, and returns the number
 // of its tokens. It never finds the whole prompt: the last token is left to compute, because its logits are
-// wanted.
+// wanted. Stats counts what was found when s grows: a sequence that finds no room looks again.
 func (p *Pool) Lookup(s *Seq, prompt []int32) int {
 	p.own(s)
 	if len(s.pages) > 0 {
@@ -142,8 +142,7 @@ func (p *Pool) Lookup(s *Seq, prompt []int32) int {
 	}
 	p.setTable(s, pages)
 	s.tokens = len(pages) * p.pageSize
-	p.stats.HitTokens += uint64(s.tokens)
-	p.stats.MissTokens += uint64(full*p.pageSize - s.tokens)
+	s.asked = full * p.pageSize
 	return s.tokens
 }
 

@@ -8,6 +8,7 @@ type Seq struct {
 	salt    string
 	pages   []int32 // the table
 	tokens  int     // length, including tokens that a step is about to write
+	asked   int     // tokens of the full pages that Lookup looked for, until Grow counts them
 	chain   []node  // what the prefix cache calls the leading full pages that were looked up or committed
 	foreign int     // entries of chain that name another page than pages does: same content, written twice
 }
@@ -86,6 +87,11 @@ func (p *Pool) Grow(s *Seq, tokens int) (Copy, error) {
 	need := p.Need(s, tokens)
 	if need > p.Available() {
 		return Copy{}, ErrFull
+	}
+	if s.asked > 0 {
+		p.stats.HitTokens += uint64(s.tokens)
+		p.stats.MissTokens += uint64(s.asked - s.tokens)
+		s.asked = 0
 	}
 	var cp Copy
 	part := s.tokens % p.pageSize
@@ -170,7 +176,10 @@ func (p *Pool) Truncate(s *Seq, tokens int) {
 }
 
 // Free drops all tokens. The sequence is empty afterwards and can be used again, with the same salt.
-func (p *Pool) Free(s *Seq) { p.Truncate(s, 0) }
+func (p *Pool) Free(s *Seq) {
+	p.Truncate(s, 0)
+	s.asked = 0
+}
 
 func (p *Pool) own(s *Seq) {
 	if s.pool != p {
