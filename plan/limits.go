@@ -17,6 +17,7 @@ type Limits struct {
 	MaxWaves   int    `json:"max_waves"`    // Auto makes no more, on average, by splitting
 	MinTokens  int    `json:"min_tokens"`   // Auto makes no shorter items, unless the sequence is
 	QTile      int    `json:"q_tile"`       // most query rows of an item; 0: all rows of a sequence
+	MaxItems   int    `json:"max_items"`    // of a plan; 0: 4,194,304, which are 128 MB
 	JitterPct  int    `json:"jitter_pct"`   // part of the longest item by which workers differ in speed
 	ItemNS     int64  `json:"item_ns"`      // fixed cost of an item
 	MergeNS    int64  `json:"merge_ns"`     // fixed cost of a call that merges
@@ -32,11 +33,12 @@ type Limits struct {
 
 // CPU describes threads of a processor. ItemNS is a claim plus the start of a new stretch of memory;
 // MinTokens keeps stretches long enough to be read at the linear rate. Threads lose time to other
-// processes, which JitterPct lets shorter items make up for.
+// processes, which JitterPct lets shorter items make up for. MaxItems is half of what the threads can number in one go:
+// the blocks of prompts, which are not planned, have the other half.
 func CPU(threads int) Limits {
 	return Limits{
 		Name: "cpu", Workers: threads, CTAsPerSM: 1, MaxSplits: 256, MaxWaves: 8, MinTokens: 256,
-		JitterPct: 6, ItemNS: 500, MergeNS: 0, MergeFanIn: 1,
+		JitterPct: 6, MaxItems: 1 << 19, ItemNS: 500, MergeNS: 0, MergeFanIn: 1,
 		WorkerBytesPerUS: 10_000, SharedBytesPerUS: 137_000, MACsPerUS: 40_000, MergeBytesPerUS: 4_000,
 	}
 }
@@ -112,9 +114,17 @@ func (l Limits) workers() int { return l.Workers * l.CTAsPerSM }
 const (
 	maxWorkers = 1 << 16
 	maxTokens  = 1 << 30 // of a sequence: page-rounded ends stay within int32
-	maxItems   = 1 << 22 // of a plan: 128 MB of items
+	maxItems   = 1 << 22 // of any plan: 128 MB of items
 	maxCost    = 1 << 56 // ns and bytes of a batch: sums of them, times classes, stay within int64
 )
+
+// maxItems is how many items a plan may have.
+func (l Limits) maxItems() int64 {
+	if l.MaxItems == 0 {
+		return maxItems
+	}
+	return int64(l.MaxItems)
+}
 
 // check names the first value that no device has.
 func (l Limits) check() error {
@@ -127,6 +137,8 @@ func (l Limits) check() error {
 			l.Name, l.MaxSplits, l.MaxWaves, l.MinTokens, l.MergeFanIn)
 	case l.QTile < 0 || l.QTile > maxTokens || l.JitterPct < 0 || l.JitterPct > 100:
 		return fmt.Errorf("plan: limits %q: QTile %d must not be negative, JitterPct %d within 0 … 100", l.Name, l.QTile, l.JitterPct)
+	case l.MaxItems < 0 || l.MaxItems > maxItems:
+		return fmt.Errorf("plan: limits %q: MaxItems %d must be within 0 … %d", l.Name, l.MaxItems, maxItems)
 	case l.ItemNS < 0 || l.MergeNS < 0 || l.ItemNS > 1e9 || l.MergeNS > 1e9:
 		return fmt.Errorf("plan: limits %q: ItemNS %d and MergeNS %d must be within a second", l.Name, l.ItemNS, l.MergeNS)
 	case l.WorkerBytesPerUS < 1 || l.MACsPerUS < 1 || l.MergeBytesPerUS < 1 || l.SharedBytesPerUS < 0 || l.SharedBytesPerUS > 1e15:

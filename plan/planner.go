@@ -78,7 +78,7 @@ func (pl *Planner) makeUnits(m *model, seqs []Seq) error {
 			u := m.unit(int32(b), s, row, min(tile, s.QLen-row))
 			total += u.tokensNS()
 			bytes += m.bytes(&u)
-			if max(total, bytes) > maxCost/m.heads || int64(len(pl.units)) >= maxItems/m.heads {
+			if max(total, bytes) > maxCost/m.heads || int64(len(pl.units)) >= m.lim.maxItems()/m.heads {
 				return fmt.Errorf("plan: batch of %d sequences is too large: at sequence %d", len(seqs), b)
 			}
 			pl.units = append(pl.units, u)
@@ -139,8 +139,8 @@ func (pl *Planner) emit(dst *Plan, m *model, reason Reason) error {
 			merges += m.heads
 			states += m.heads * int64(u.splits) * int64(u.rows) * m.group
 		}
-		if n > maxItems || states > math.MaxInt32 {
-			return fmt.Errorf("plan: more than %d items or %d States at sequence %d: use longer items", maxItems, math.MaxInt32, u.seq)
+		if n > m.lim.maxItems() || states > math.MaxInt32 {
+			return fmt.Errorf("plan: more than %d items or %d States at sequence %d: use longer items", m.lim.maxItems(), math.MaxInt32, u.seq)
 		}
 	}
 	pl.items = grow(pl.items, int(n))

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -56,6 +57,9 @@ func ParsePolicy(s string) (Policy, error) {
 	}
 	if hasArg {
 		n, err := strconv.Atoi(arg)
+		if errors.Is(err, strconv.ErrRange) {
+			return p, p.bad(arg)
+		}
 		if err != nil {
 			return p, fmt.Errorf("plan: policy %q: %q is not a number", s, arg)
 		}
@@ -68,12 +72,18 @@ func (p Policy) check() error {
 	switch {
 	case p.Mode > ModeSplits:
 		return fmt.Errorf("plan: unknown policy mode %d", p.Mode)
-	case p.Mode == ModeFixed && (p.N < 1 || p.N > maxTokens):
-		return fmt.Errorf("plan: fixed:%d: want 1 to %d tokens per item", p.N, maxTokens)
-	case p.Mode == ModeSplits && (p.N < 1 || p.N > maxTokens):
-		return fmt.Errorf("plan: splits:%d: want 1 to %d splits", p.N, maxTokens)
+	case (p.Mode == ModeFixed || p.Mode == ModeSplits) && (p.N < 1 || p.N > maxTokens):
+		return p.bad(strconv.Itoa(p.N))
 	}
 	return nil
+}
+
+// bad refuses the number n.
+func (p Policy) bad(n string) error {
+	if p.Mode == ModeFixed {
+		return fmt.Errorf("plan: fixed:%s: want 1 to %d tokens per item", n, maxTokens)
+	}
+	return fmt.Errorf("plan: splits:%s: want 1 to %d splits", n, maxTokens)
 }
 
 // String is what ParsePolicy reads.
