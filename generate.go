@@ -75,8 +75,9 @@ func OnProgress(f func(computed, reused, total int)) GenerateOption {
 // refused, with "error" as the reason, and when the loop was left early, with "cancelled".
 func OnDone(f func(Result)) GenerateOption { return func(g *generation) { g.done = f } }
 
-// Generate continues prompt. An error is the last thing it yields; cancelling ctx yields ctx's error. Leaving the loop
-// early ends the generation.
+// Generate continues prompt. An error is the last thing it yields: ctx's own, with its cause, as soon as ctx is done.
+// Leaving the loop early ends the generation. A loop that is slower than the model holds up nobody, the model included:
+// tokens wait for it, up to MaxTokens or a context full.
 func (m *Model) Generate(ctx context.Context, prompt string, opts ...GenerateOption) iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
 		g := newGeneration(opts)
