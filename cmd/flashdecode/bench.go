@@ -105,6 +105,11 @@ func (f *benchFlags) tests() (t bench.Tests, err error) {
 	return t, checkThreads(f.threads)
 }
 
+// mostTested is how many tokens the longest of the tests has in the cache at its end.
+func mostTested(t bench.Tests) int {
+	return slices.Max(append(slices.Clone(t.Depths), 0)) + slices.Max(append(slices.Concat(t.Prompt, t.Gen), 0))
+}
+
 // variants reads --kv and --split.
 func (f *benchFlags) variants(kvs *[]quant.Type, splits *[]plan.Policy) error {
 	for _, name := range f.kv {
@@ -145,6 +150,10 @@ func (a *app) bench(ctx context.Context, f *benchFlags) (err error) {
 		if err := fitsHeads(src, kv); err != nil {
 			return err
 		}
+	}
+	if most := mostTested(t); most > src.Config.Context {
+		fmt.Fprintf(a.err, "warning: tests go up to %d tokens, beyond the %d that %s was trained for: speed can be measured there, good text can't be expected\n",
+			most, src.Config.Context, src.Name)
 	}
 	picture, err := openPlot(f.plot)
 	if err != nil {

@@ -74,6 +74,9 @@ func (f *benchFlags) cudaOptions() (o cudabench.Options, err error) {
 		}
 		o.Variants = append(o.Variants, v)
 	}
+	if err := f.shape.checkHeads(); err != nil {
+		return o, err
+	}
 	if f.cuda.grid != "" {
 		if o.Cells, err = cudabench.Grid(f.cuda.grid); err != nil {
 			return o, badFlag("grid", err)

@@ -95,6 +95,9 @@ which it says why. Without a path it shows the embedded model.`,
 			if len(args) > 0 {
 				path = args[0]
 			}
+			if len(args) > 0 && path == "" {
+				return usagef("the path is empty: give one, or none for the embedded model")
+			}
 			i, err := inspect(path, ctx)
 			if err != nil {
 				return err

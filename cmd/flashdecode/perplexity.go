@@ -28,7 +28,12 @@ func (a *app) perplexityCommand() *cobra.Command {
 begun with the model's first token if it has one, and the second half of each scored.`,
 		Example: `  flashdecode perplexity -m model.gguf --file wiki.test.raw
   flashdecode perplexity -m model.gguf --file text.txt --kv q8_0 --json`,
-		Args: cobra.NoArgs,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("perplexity takes no argument: give the text with --file, or on standard input")
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.perplexity(cmd.Context(), f) },
 	}
 	fs := cmd.Flags()
@@ -36,7 +41,7 @@ begun with the model's first token if it has one, and the second half of each sc
 	modelFlag(fs, &f.model)
 	fs.StringVarP(&f.file, "file", "f", "", "the text; - is standard input")
 	fs.IntVar(&f.ctx, "ctx", 512, "tokens of a chunk")
-	fs.IntVar(&f.chunks, "chunks", 0, "score only that many chunks (default: all)")
+	fs.IntVar(&f.chunks, "chunks", 0, "score only that many chunks, at least 2 (default: all)")
 	fs.StringVar(&f.kv, "kv", "f16", "number format of the KV cache: f16, bf16, f32 or q8_0")
 	threadsFlag(fs, &f.threads)
 	fs.BoolVar(&f.f32, "float32", false, "convert quantised weights to float32 first: four bytes a weight, slow, nothing but their own rounding")
@@ -64,6 +69,9 @@ func (a *app) perplexity(ctx context.Context, f *perplexityFlags) (err error) {
 	}
 	if err := checkModel(f.model); err != nil {
 		return err
+	}
+	if f.file == "" && !a.piped {
+		return usagef("no text: give it with --file, or on standard input")
 	}
 	text, err := a.input(f.file, nil)
 	if err != nil {

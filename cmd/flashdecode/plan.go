@@ -37,6 +37,9 @@ func (s *shapeFlags) shape(kv quant.Type) (plan.Shape, error) {
 			return plan.Shape{}, err
 		}
 	}
+	if err := s.checkHeads(); err != nil {
+		return plan.Shape{}, err
+	}
 	if s.headDim < 1 {
 		return plan.Shape{}, usagef("--head-dim is %d: want at least 1", s.headDim)
 	}
@@ -47,6 +50,22 @@ func (s *shapeFlags) shape(kv quant.Type) (plan.Shape, error) {
 		QHeads: s.qHeads, KVHeads: s.kvHeads, HeadDim: s.headDim, PageSize: bench.PageSize,
 		TokenBytes: 2 * kv.RowBytes(s.headDim), Causal: true,
 	}, nil
+}
+
+// mostHeads is what a plan takes.
+const mostHeads = 1 << 16
+
+// checkHeads refuses heads that don't share keys and values evenly.
+func (s *shapeFlags) checkHeads() error {
+	switch {
+	case s.qHeads < 1 || s.qHeads > mostHeads:
+		return usagef("--q-heads is %d: want 1 to %d", s.qHeads, mostHeads)
+	case s.kvHeads < 1:
+		return usagef("--kv-heads is %d: want 1 to %d (--q-heads)", s.kvHeads, s.qHeads)
+	case s.qHeads%s.kvHeads != 0:
+		return usagef("--q-heads: %d query heads are not a multiple of %d KV heads (--kv-heads)", s.qHeads, s.kvHeads)
+	}
+	return nil
 }
 
 // kvType reads a format of the KV cache.

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // The exit codes.
@@ -95,8 +96,9 @@ Without -m, commands use a small model that the program carries.`,
   flashdecode run -m model.gguf "Why is the sky blue?"
   flashdecode bench -m model.gguf -d 0,8192 --split none,auto`,
 		SilenceErrors: true, SilenceUsage: true,
-		Args: knownCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args:              knownCommand,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return checkPaths(cmd.Flags()) },
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SuggestionsMinimumDistance = 2
 	root.CompletionOptions.HiddenDefaultCmd = false
@@ -174,6 +176,21 @@ func wrapArgs(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		wrapArgs(sub)
 	}
+}
+
+// checkPaths refuses flags for files that are given but empty, as an unset variable of the shell makes them: the command
+// would do something else without a word.
+func checkPaths(fs *pflag.FlagSet) (err error) {
+	remedies := map[string]string{
+		"model": "give a path, or leave -m out for the default", "file": "give a path, or - for standard input",
+		"plot": "give a path, or leave it out", "save": "give a path, or leave it out",
+	}
+	fs.Visit(func(f *pflag.Flag) { // those that were given
+		if remedy, is := remedies[f.Name]; is && f.Value.String() == "" && err == nil {
+			err = usagef("--%s is empty: %s", f.Name, remedy)
+		}
+	})
+	return err
 }
 
 // print writes to standard output.

@@ -150,7 +150,7 @@ func (f *runFlags) check(fs *pflag.FlagSet) error {
 	case f.maxTokens < 0:
 		return usagef("--max-tokens is %d: want at least 0 (0: until the model ends)", f.maxTokens)
 	case fs.Changed("needle") && f.needle < 1:
-		return usagef("--needle is %d: want a number of tokens", f.needle)
+		return usagef("--needle is %d: want how many tokens back the fact is to stand, such as 12000", f.needle)
 	case f.chat && f.raw:
 		return usagef("--chat and --raw exclude each other")
 	case f.needle > 0 && (f.file != "" || f.chat || f.raw || f.system != ""):
@@ -189,6 +189,9 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, args []string) error {
 	if err != nil {
 		return err
 	}
+	if err := f.checkChat(m.Info().Name, m.HasChatTemplate()); err != nil {
+		return errors.Join(err, m.Close())
+	}
 	demo := prompt == ""
 	if demo {
 		prompt = tiny.StoryPrompt
@@ -209,6 +212,19 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, args []string) error {
 		fmt.Fprintln(a.err, "\nThat was the embedded model. Long context is what flashdecode is for; see it find a fact 12,000 tokens back:\n  flashdecode run --needle 12000")
 	}
 	return errors.Join(err, m.Close())
+}
+
+// checkChat refuses what needs a chat template of a model that has none.
+func (f *runFlags) checkChat(name string, template bool) error {
+	switch {
+	case template:
+		return nil
+	case f.chat:
+		return usagef("--chat: %s has no chat template: leave --chat out to have the prompt continued", name)
+	case f.system != "":
+		return usagef("--system: %s has no chat template to put it in: leave --system out, or write it into the prompt", name)
+	}
+	return nil
 }
 
 // tooLong adds what to do about a prompt that is too long.
@@ -238,7 +254,7 @@ func (a *app) prompt(f *runFlags, args []string) (text string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if text == "" && (f.path != "" || f.chat || len(args) > 0 || f.file != "") {
+	if text == "" && (f.path != "" || f.chat || f.system != "" || len(args) > 0 || f.file != "") {
 		return "", usagef("no prompt: give it as the argument, with --file, or on standard input")
 	}
 	return text, nil
