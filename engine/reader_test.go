@@ -7,7 +7,9 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/flashdecode/flashdecode/sample"
@@ -149,44 +151,47 @@ func TestCancelledReader(t *testing.T) {
 	}
 }
 
-// TestReadersShareAStream: every token reaches one of several readers, and all see the end.
+// TestReadersShareAStream: every token reaches one of several readers, and all see the end, also if all were waiting
+// when several tokens came, or when the end did.
 func TestReadersShareAStream(t *testing.T) {
-	const n = 2000
-	s := newStream(context.Background(), 1, n)
-	var seen [n]int
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	for i := range 4 {
-		wg.Go(func() {
-			for {
-				var v Token
-				var ok bool
-				if i%2 == 0 {
-					v, ok = s.Next()
-				} else {
-					v, ok, _ = s.Poll(time.Minute)
+	for _, tokens := range []int{0, 1, 2, 3, 4, 5, 2000} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStream(context.Background(), 1, tokens)
+			seen, ends := make([]atomic.Int32, tokens), atomic.Int32{}
+			for i := range 4 {
+				next := s.Next
+				if i%2 == 1 {
+					next = func() (Token, bool) {
+						v, ok, waited := s.Poll(time.Minute)
+						if waited {
+							t.Error("a reader was not told")
+						}
+						return v, ok
+					}
 				}
-				if !ok {
-					return
+				go func() {
+					for v, ok := next(); ok; v, ok = next() {
+						seen[v.Index].Add(1)
+					}
+					ends.Add(1)
+				}()
+			}
+			synctest.Wait() // all readers wait
+			for i := range int32(tokens) {
+				s.put(i, 0)
+			}
+			synctest.Wait()
+			for i := range seen {
+				if k := seen[i].Load(); k != 1 {
+					t.Errorf("token %d of %d was delivered %d times", i, tokens, k)
 				}
-				mu.Lock()
-				seen[v.Index]++
-				mu.Unlock()
+			}
+			s.end(Length, nil)
+			synctest.Wait()
+			if n := ends.Load(); n != 4 {
+				t.Errorf("after %d tokens %d of 4 readers saw the end", tokens, n)
 			}
 		})
-	}
-	for i := range int32(n) {
-		s.put(i, 0)
-		if i%7 == 0 {
-			runtime.Gosched()
-		}
-	}
-	s.end(Length, nil)
-	within(t, "a stream with four readers", wg.Wait)
-	for i, k := range seen {
-		if k != 1 {
-			t.Fatalf("token %d was delivered %d times", i, k)
-		}
 	}
 }
 
@@ -234,33 +239,58 @@ type stuckFake struct {
 
 func (f *stuckFake) Unbind(int32) error { return f.err }
 
-// TestUnbindFails: an address range that can't be emptied closes the engine and ends every stream with the reason.
+// TestUnbindFails: an address range that can't be emptied closes the engine and ends every stream with the reason,
+// whether its sequence ended, was dropped, or lost its pages to another.
 func TestUnbindFails(t *testing.T) {
-	f := &stuckFake{newFlatFake(60, 4, 2, 50), errors.New("no memory")}
-	e, err := New(f, f, Options{Vocab: fakeVocab, Context: 200, MaxRows: 24, MaxSeqs: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []*Stream
-	f.gate = make(chan struct{})
-	for i := range 6 {
-		all = append(all, submit(t, e, prompt(i, 4), 10+100*i))
-	}
-	close(f.gate)
-	within(t, "an engine whose cache is stuck", func() {
-		drain(all[0])
-		for i, s := range all[1:] {
-			if drain(s); s.Reason() != Failed || !errors.Is(s.Err(), ErrClosed) || !errors.Is(s.Err(), f.err) {
-				t.Errorf("stream %d ended by %v, %v", i+1, s.Reason(), s.Err())
+	for _, why := range []string{"ended", "dropped", "preempted"} {
+		t.Run(why, func(t *testing.T) {
+			f := &stuckFake{newFlatFake(60, 4, 2, 50), errors.New("no memory")}
+			f.gate = make(chan struct{})
+			e, err := New(f, f, Options{Vocab: fakeVocab, Context: 200, MaxRows: 24, MaxSeqs: 2})
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-		<-e.done
-		if _, err := e.Submit(context.Background(), Request{Prompt: prompt(1, 4), Params: sample.Greedy()}); !errors.Is(err, ErrClosed) || !errors.Is(err, f.err) {
-			t.Errorf("Submit afterwards: %v", err)
-		}
-		e.Close()
-	})
-	if st := e.Stats(); st.Finished != 6 || st.Running+st.Waiting != 0 || st.Cache.Used != 0 {
-		t.Errorf("afterwards %+v", st)
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			tokens := 190
+			if why == "ended" {
+				tokens = 10
+			}
+			first, err := e.Submit(ctx, Request{Prompt: prompt(1, 4), MaxTokens: tokens, Params: sample.Greedy()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var others []*Stream // one runs, the rest waits for the place of the first
+			for i := range 5 {
+				others = append(others, submit(t, e, prompt(2+i, 4), 190))
+			}
+			within(t, "an engine whose cache is stuck", func() {
+				f.gate <- struct{}{}
+				first.Next()
+				if why == "dropped" {
+					cancel()
+				}
+				close(f.gate)
+				drain(first)
+				for i, s := range others {
+					if drain(s); s.Reason() != Failed || !errors.Is(s.Err(), ErrClosed) || !errors.Is(s.Err(), f.err) {
+						t.Errorf("stream %d ended by %v, %v", i, s.Reason(), s.Err())
+					}
+				}
+				<-e.done
+				_, err := e.Submit(context.Background(), Request{Prompt: prompt(1, 4), Params: sample.Greedy()})
+				if !errors.Is(err, ErrClosed) || !errors.Is(err, f.err) {
+					t.Errorf("Submit afterwards: %v", err)
+				}
+				e.Close()
+			})
+			st := e.Stats()
+			if st.Finished != 6 || st.Running+st.Waiting != 0 || st.Cache.Used != 0 {
+				t.Errorf("afterwards %+v", st)
+			}
+			if (why == "preempted") != (st.Preemptions > 0) {
+				t.Errorf("%d preemptions: the test shows nothing", st.Preemptions)
+			}
+		})
 	}
 }
