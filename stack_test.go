@@ -228,11 +228,13 @@ func TestEngineAllocatesNothing(t *testing.T) {
 			const warm, counted = 100, 2000
 			s := newStack(t, "llama", cpu.Options{Workers: 2}, 64, 4, 400, 16, quant.F16)
 			o := engine.Options{MaxRows: 64, MaxSeqs: 4, Policy: policy, Vocab: s.config.Vocab, Context: 3000}
-			e, err := engine.New(s.model, s.kv, o)
+			paced := &pacedModel{s.model, make(chan struct{}, warm+counted+100)}
+			e, err := engine.New(paced, s.kv, o)
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(e.Close)
+			t.Cleanup(func() { close(paced.steps) })
 			params := sample.Default()
 			params.TopK, params.LogProbs, params.RepetitionPenalty = 40, true, 1.1
 			var streams []*engine.Stream
@@ -246,12 +248,18 @@ func TestEngineAllocatesNothing(t *testing.T) {
 			}
 			read := func(n int) {
 				for range n {
+					paced.steps <- struct{}{}
+				}
+				for range n {
 					for _, st := range streams {
 						if _, ok := st.Next(); !ok {
 							t.Fatal(st.Err())
 						}
 					}
 				}
+			}
+			for range 10 { // the streams may begin in different steps
+				paced.steps <- struct{}{}
 			}
 			read(warm)
 			before := allocations()
@@ -265,6 +273,17 @@ func TestEngineAllocatesNothing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// pacedModel takes a step when it is told to: the engine would run ahead of the readers, and be done before they count.
+type pacedModel struct {
+	engine.Model
+	steps chan struct{}
+}
+
+func (m *pacedModel) Forward(b *ops.Batch, kv ops.KV, rows []int32, logits []float32) error {
+	<-m.steps
+	return m.Model.Forward(b, kv, rows, logits)
 }
 
 // allocations counts what was allocated since the process began, by where this module's code did it. The first call
