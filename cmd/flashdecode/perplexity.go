@@ -105,7 +105,10 @@ func (a *app) perplexity(ctx context.Context, f *perplexityFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	d := time.Since(start)
+	return a.printPerplexity(f, &p, src.Name, kv, time.Since(start))
+}
+
+func (a *app) printPerplexity(f *perplexityFlags, p *bench.Perplexity, name string, kv quant.Type, took time.Duration) error {
 	if f.json {
 		return a.printJSON(struct {
 			bench.Perplexity
@@ -113,13 +116,13 @@ func (a *app) perplexity(ctx context.Context, f *perplexityFlags) (err error) {
 			Context int     `json:"context"`
 			KVType  string  `json:"kv_type"`
 			Seconds float64 `json:"seconds"`
-		}{p, src.Name, f.ctx, kv.String(), d.Seconds()})
+		}{*p, name, f.ctx, kv.String(), took.Seconds()})
 	}
 	if err := a.print(fmt.Sprintf("perplexity %.4f ± %.4f\n", p.Perplexity, p.Stderr)); err != nil {
 		return err
 	}
 	fmt.Fprintf(a.err, "%d tokens scored in %d chunks of %d, %.2f s, %.0f tok/s\n",
-		p.Scored, p.Chunks, f.ctx, d.Seconds(), float64(p.Chunks*f.ctx)/d.Seconds())
+		p.Scored, p.Chunks, f.ctx, took.Seconds(), float64(p.Chunks*f.ctx)/took.Seconds())
 	return nil
 }
 
