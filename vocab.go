@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/flashdecode/flashdecode/internal/quote"
 	"github.com/flashdecode/flashdecode/tokenizer"
 	"github.com/flashdecode/flashdecode/weights"
 	"github.com/flashdecode/flashdecode/weights/gguf"
@@ -61,7 +62,7 @@ func hfVocabulary(d *safetensors.File) (vocabulary, error) {
 	v := vocabulary{Tokenizer: t}
 	if len(d.TokenizerConfig) > 0 {
 		if err := json.Unmarshal(d.TokenizerConfig, &c); err != nil {
-			return v, fmt.Errorf("tokenizer_config.json: %w", weights.Short(err))
+			return v, fmt.Errorf("tokenizer_config.json: %w", quote.Error(err))
 		}
 		_ = json.Unmarshal(c.Template, &v.template) // a list of named templates is left to the caller's own
 	}

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/flashdecode/flashdecode/internal/quote"
 	"github.com/flashdecode/flashdecode/ops"
-	"github.com/flashdecode/flashdecode/weights"
 )
 
 // Config is the shape of a model, complete and checked.
@@ -177,5 +177,5 @@ func (c *Config) KVLayout() ops.KVLayout {
 
 // unknownArch names what is not supported and what is.
 func unknownArch(name string) error {
-	return fmt.Errorf("model: unknown architecture %s (supported: %v)", weights.Quote(name), Architectures)
+	return fmt.Errorf("model: unknown architecture %s (supported: %v)", quote.Name(name), Architectures)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/flashdecode/flashdecode/internal/quote"
 	"github.com/flashdecode/flashdecode/ops"
 	"github.com/flashdecode/flashdecode/weights"
 )
@@ -57,7 +58,7 @@ func ConfigFromGGUF(meta Meta, src weights.Source) (Config, error) {
 		return c, fmt.Errorf("model: %w", err)
 	}
 	if len(t.Shape) != 2 {
-		return c, fmt.Errorf("model: tensor %s has shape %v, want a matrix", weights.Quote(t.Name), t.Shape)
+		return c, fmt.Errorf("model: tensor %s has shape %v, want a matrix", quote.Name(t.Name), t.Shape)
 	}
 	c.Vocab = t.Shape[0]
 	if err := c.check(); err != nil {
@@ -121,7 +122,7 @@ func (r *metaReader) kvHeads(qHeads int) int {
 	}
 	for _, n := range ns {
 		if n != ns[0] {
-			keep(r, 0, fmt.Errorf("key %s: layers with different numbers of heads are not supported", weights.Quote(k)))
+			keep(r, 0, fmt.Errorf("key %s: layers with different numbers of heads are not supported", quote.Name(k)))
 		}
 	}
 	return ns[0]
@@ -135,7 +136,7 @@ func (r *metaReader) rope(headDim int) RopeConfig {
 	case "linear":
 		c.Factor = r.floatOr("rope.scaling.factor", 1)
 	default:
-		keep(r, 0, fmt.Errorf("unknown rope scaling %s (supported: none, linear, factors in %s)", weights.Quote(kind), ggufTable[roleRopeFactors]))
+		keep(r, 0, fmt.Errorf("unknown rope scaling %s (supported: none, linear, factors in %s)", quote.Name(kind), ggufTable[roleRopeFactors]))
 	}
 	return c
 }
@@ -184,7 +185,7 @@ func (r *metaReader) windows(c *Config) {
 	c.Window, c.Windowed = w, make([]bool, c.Layers)
 	if flags, err := r.meta.Bools(k); r.meta.Has(k) && err == nil {
 		if len(flags) != c.Layers {
-			keep(r, 0, fmt.Errorf("key %s: %d flags for %d layers", weights.Quote(k), len(flags), c.Layers))
+			keep(r, 0, fmt.Errorf("key %s: %d flags for %d layers", quote.Name(k), len(flags), c.Layers))
 			return
 		}
 		copy(c.Windowed, flags)

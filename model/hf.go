@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/flashdecode/flashdecode/internal/quote"
 	"github.com/flashdecode/flashdecode/ops"
-	"github.com/flashdecode/flashdecode/weights"
 )
 
 // hfConfig is the part of a Hugging Face config.json that matters here.
@@ -55,11 +55,11 @@ type hfRope struct {
 func ConfigFromHF(data []byte) (Config, error) {
 	var h hfConfig
 	if err := json.Unmarshal(data, &h); err != nil {
-		return Config{}, fmt.Errorf("model: config.json: %w", weights.Short(err))
+		return Config{}, fmt.Errorf("model: config.json: %w", quote.Error(err))
 	}
 	if h.Text != nil { // a multimodal wrapper around the text model
 		if err := json.Unmarshal(*h.Text, &h); err != nil {
-			return Config{}, fmt.Errorf("model: config.json: text_config: %w", weights.Short(err))
+			return Config{}, fmt.Errorf("model: config.json: text_config: %w", quote.Error(err))
 		}
 	}
 	c := Config{
@@ -117,7 +117,7 @@ func (h *hfConfig) arch(c *Config) error {
 	case "gelu_pytorch_tanh":
 		c.Activation = ops.GELUTanh
 	default:
-		return fmt.Errorf("model: unknown activation %s (supported: silu, gelu_pytorch_tanh)", weights.Quote(act))
+		return fmt.Errorf("model: unknown activation %s (supported: silu, gelu_pytorch_tanh)", quote.Name(act))
 	}
 	if h.BidirectionalAttn {
 		return fmt.Errorf("model: %s with bidirectional attention is not a decoder", h.ModelType)
@@ -152,12 +152,12 @@ func (h *hfConfig) ropes(c *Config) error {
 			Sliding *hfRope `json:"sliding_attention"`
 		}
 		if err := json.Unmarshal(h.RopeParameters, &byType); err != nil {
-			return fmt.Errorf("model: config.json: rope_parameters: %w", weights.Short(err))
+			return fmt.Errorf("model: config.json: rope_parameters: %w", quote.Error(err))
 		}
 		if byType.Full != nil {
 			global = *byType.Full
 		} else if err := json.Unmarshal(h.RopeParameters, &global); err != nil {
-			return fmt.Errorf("model: config.json: rope_parameters: %w", weights.Short(err))
+			return fmt.Errorf("model: config.json: rope_parameters: %w", quote.Error(err))
 		}
 		if byType.Sliding != nil {
 			local = *byType.Sliding
@@ -191,7 +191,7 @@ func (r hfRope) config(dims int) (RopeConfig, error) {
 	case "llama3":
 		c.Llama3 = &Llama3Scaling{r.Factor, r.LowFreq, r.HighFreq, r.Context}
 	default:
-		return c, fmt.Errorf("model: unknown rope scaling %s (supported: linear, llama3)", weights.Quote(kind))
+		return c, fmt.Errorf("model: unknown rope scaling %s (supported: linear, llama3)", quote.Name(kind))
 	}
 	return c, nil
 }

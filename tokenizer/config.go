@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/flashdecode/flashdecode/internal/quote"
 )
 
 // Values of Config.Types, numbered as in GGUF's tokenizer.ggml.token_type.
@@ -59,7 +61,7 @@ func (c *Config) validate() error {
 	n := len(c.Tokens)
 	switch {
 	case c.Model != "gpt2" && c.Model != "llama":
-		return fmt.Errorf("tokenizer: model %s %w (supported: gpt2, llama)", quote(c.Model), ErrUnsupported)
+		return fmt.Errorf("tokenizer: model %s %w (supported: gpt2, llama)", quote.Name(c.Model), ErrUnsupported)
 	case n == 0:
 		return errors.New("tokenizer: vocabulary is empty")
 	case n > maxVocab:
@@ -145,7 +147,7 @@ func (t *Tokenizer) initByteLevel(c *Config, kinds []kind) error {
 	}
 	p, ok := preTokenizers[pre]
 	if !ok {
-		return fmt.Errorf("tokenizer: pre-tokeniser %s %w (supported: %s)", quote(pre), ErrUnsupported,
+		return fmt.Errorf("tokenizer: pre-tokeniser %s %w (supported: %s)", quote.Name(pre), ErrUnsupported,
 			strings.Join(PreTokenizers(), ", "))
 	}
 	t.byteLevel, t.stages = true, p.stages
@@ -162,7 +164,7 @@ func (t *Tokenizer) initByteLevel(c *Config, kinds []kind) error {
 			k = strings.IndexByte(m[1:], ' ') + 1
 		}
 		if k < 1 {
-			return fmt.Errorf("tokenizer: merge %d %s is not two parts separated by a space", i, quote(m))
+			return fmt.Errorf("tokenizer: merge %d %s is not two parts separated by a space", i, quote.Name(m))
 		}
 		merges[i] = [2]string{m[:k], m[k+1:]}
 	}

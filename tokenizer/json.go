@@ -6,7 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/flashdecode/flashdecode/internal/quote"
 )
+
+// shownBytes is the most that errors show of what could not be read, such as an expression.
+const shownBytes = 300
 
 // jsonFile is the part of tokenizer.json that this package reads.
 type jsonFile struct {
@@ -56,7 +61,7 @@ func (m *jsonMerges) UnmarshalJSON(data []byte) error {
 	for i, line := range lines {
 		left, right, ok := strings.Cut(line, " ")
 		if !ok || strings.Contains(right, " ") {
-			return fmt.Errorf("merge %d %s is not two parts separated by a space", i, quote(line))
+			return fmt.Errorf("merge %d %s is not two parts separated by a space", i, quote.Name(line))
 		}
 		(*m)[i] = [2]string{left, right}
 	}
@@ -94,12 +99,12 @@ func (t *jsonToken) UnmarshalJSON(data []byte) error {
 func FromJSON(tokenizerJSON, tokenizerConfigJSON []byte) (*Tokenizer, error) {
 	var f jsonFile
 	if err := json.Unmarshal(tokenizerJSON, &f); err != nil {
-		return nil, fmt.Errorf("tokenizer: tokenizer.json: %w", short(err))
+		return nil, fmt.Errorf("tokenizer: tokenizer.json: %w", quote.ErrorUpTo(err, shownBytes))
 	}
 	var c jsonConfig
 	if len(tokenizerConfigJSON) > 0 {
 		if err := json.Unmarshal(tokenizerConfigJSON, &c); err != nil {
-			return nil, fmt.Errorf("tokenizer: tokenizer_config.json: %w", short(err))
+			return nil, fmt.Errorf("tokenizer: tokenizer_config.json: %w", quote.ErrorUpTo(err, shownBytes))
 		}
 	}
 	t, err := f.build(&c)
@@ -147,13 +152,13 @@ func (f *jsonFile) build(c *jsonConfig) (*Tokenizer, error) {
 func (m *jsonModel) check() error {
 	switch {
 	case m.Type != "BPE" && m.Type != "":
-		return fmt.Errorf("model type %s %w (supported: BPE)", quote(m.Type), ErrUnsupported)
+		return fmt.Errorf("model type %s %w (supported: BPE)", quote.Name(m.Type), ErrUnsupported)
 	case m.Dropout != 0:
 		return fmt.Errorf("model dropout %g %w: encoding would be random", m.Dropout, ErrUnsupported)
 	case m.SubwordPrefix != "":
-		return fmt.Errorf("model continuing_subword_prefix %s %w", quote(m.SubwordPrefix), ErrUnsupported)
+		return fmt.Errorf("model continuing_subword_prefix %s %w", quote.Name(m.SubwordPrefix), ErrUnsupported)
 	case m.WordSuffix != "":
-		return fmt.Errorf("model end_of_word_suffix %s %w", quote(m.WordSuffix), ErrUnsupported)
+		return fmt.Errorf("model end_of_word_suffix %s %w", quote.Name(m.WordSuffix), ErrUnsupported)
 	}
 	return nil
 }
@@ -162,14 +167,14 @@ func (m *jsonModel) check() error {
 func (f *jsonFile) vocabulary() ([]string, []kind, error) {
 	vocab := map[string]int32{}
 	if err := json.Unmarshal(f.Model.Vocab, &vocab); err != nil {
-		return nil, nil, fmt.Errorf("model vocab: %w", short(err))
+		return nil, nil, fmt.Errorf("model vocab: %w", quote.ErrorUpTo(err, shownBytes))
 	}
 	// Ids may have gaps, but a few bytes of file must not ask for gigabytes.
 	limit := int32(min(2*(len(vocab)+len(f.AddedTokens))+1<<16, maxVocab))
 	size := int32(0)
 	reserve := func(text string, id int32) error {
 		if id < 0 || id >= limit {
-			return fmt.Errorf("token %s has id %d, outside 0…%d", quote(text), id, limit-1)
+			return fmt.Errorf("token %s has id %d, outside 0…%d", quote.Name(text), id, limit-1)
 		}
 		size = max(size, id+1)
 		return nil
@@ -194,13 +199,13 @@ func (f *jsonFile) vocabulary() ([]string, []kind, error) {
 	taken := make([]bool, size)
 	for text, id := range vocab {
 		if taken[id] {
-			return nil, nil, fmt.Errorf("tokens %s and %s share the id %d", quote(tokens[id]), quote(text), id)
+			return nil, nil, fmt.Errorf("tokens %s and %s share the id %d", quote.Name(tokens[id]), quote.Name(text), id)
 		}
 		tokens[id], taken[id] = text, true
 	}
 	for _, a := range f.AddedTokens {
 		if taken[a.ID] && tokens[a.ID] != a.Content {
-			return nil, nil, fmt.Errorf("tokens %s and %s share the id %d", quote(tokens[a.ID]), quote(a.Content), a.ID)
+			return nil, nil, fmt.Errorf("tokens %s and %s share the id %d", quote.Name(tokens[a.ID]), quote.Name(a.Content), a.ID)
 		}
 		tokens[a.ID], taken[a.ID], kinds[a.ID] = a.Content, true, kindLiteral
 		if a.Special {
@@ -238,13 +243,13 @@ func (t *Tokenizer) readConfig(c *jsonConfig, modelUnk string) error {
 			continue
 		}
 		if *s.id = t.texts.get(string(s.text)); *s.id < 0 {
-			return fmt.Errorf("%s %s is not in the vocabulary", s.name, quote(string(s.text)))
+			return fmt.Errorf("%s %s is not in the vocabulary", s.name, quote.Name(string(s.text)))
 		}
 	}
 	if modelUnk != "" {
 		// The model emits its own unknown token, whatever tokenizer_config.json calls so.
 		if t.unk = t.texts.get(modelUnk); t.unk < 0 {
-			return fmt.Errorf("unk_token %s is not in the vocabulary", quote(modelUnk))
+			return fmt.Errorf("unk_token %s is not in the vocabulary", quote.Name(modelUnk))
 		}
 	}
 	if err := override(&t.prefix, c.AddBOS, t.bos, "bos"); err != nil {

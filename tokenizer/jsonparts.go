@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/flashdecode/flashdecode/internal/quote"
 )
 
 // jsonPart is any component of tokenizer.json: the union of the fields of those that this package implements.
@@ -59,7 +61,7 @@ func eachPart(raw json.RawMessage, role string, depth int, visit func(p *jsonPar
 	}
 	var p jsonPart
 	if err := json.Unmarshal(raw, &p); err != nil {
-		return fmt.Errorf("%s: %w", role, short(err))
+		return fmt.Errorf("%s: %w", role, quote.ErrorUpTo(err, shownBytes))
 	}
 	if p.Type != "Sequence" {
 		return visit(&p)
@@ -102,7 +104,7 @@ func (t *Tokenizer) readNormalizer(raw json.RawMessage) error {
 			}
 			op = normOp{op: normReplace, from: *p.Pattern.String, to: p.Content}
 			if growth *= max(1, (len(op.to)+len(op.from)-1)/len(op.from)); growth > maxGrowth {
-				return fmt.Errorf("normalizer Replace of %s by %d bytes %w: text could grow %d times", quote(op.from), len(op.to),
+				return fmt.Errorf("normalizer Replace of %s by %d bytes %w: text could grow %d times", quote.Name(op.from), len(op.to),
 					ErrUnsupported, growth)
 			}
 		case "Strip":
@@ -115,7 +117,7 @@ func (t *Tokenizer) readNormalizer(raw json.RawMessage) error {
 			}
 		default:
 			return fmt.Errorf("normalizer %s %w (supported: NFC, NFD, NFKC, NFKD, Prepend, Replace, Sequence, Strip)",
-				quote(p.Type), ErrUnsupported)
+				quote.Name(p.Type), ErrUnsupported)
 		}
 		t.norm = append(t.norm, op)
 		return nil
@@ -172,7 +174,7 @@ func (t *Tokenizer) readPreTokenizer(raw json.RawMessage) error {
 			t.stages = append(t.stages, m)
 		default:
 			return fmt.Errorf("pre_tokenizer %s %w (supported: ByteLevel, Digits, Metaspace, Sequence, Split)",
-				quote(p.Type), ErrUnsupported)
+				quote.Name(p.Type), ErrUnsupported)
 		}
 		return nil
 	})
@@ -180,7 +182,7 @@ func (t *Tokenizer) readPreTokenizer(raw json.RawMessage) error {
 
 func (t *Tokenizer) readMetaspace(p *jsonPart) error {
 	if p.Replacement != metaspace || len(t.stages) > 0 || t.byteLevel || t.meta != nil {
-		return fmt.Errorf("pre_tokenizer Metaspace with %s or behind another pre-tokeniser %w", quote(p.Replacement), ErrUnsupported)
+		return fmt.Errorf("pre_tokenizer Metaspace with %s or behind another pre-tokeniser %w", quote.Name(p.Replacement), ErrUnsupported)
 	}
 	t.meta = &metaspaceStage{mark: p.Replacement, split: p.Split == nil || *p.Split}
 	var err error
@@ -203,7 +205,7 @@ func metaspacePrefix(p *jsonPart) (prefixMode, error) {
 		}
 		return prefixAlways, nil
 	}
-	return prefixNever, fmt.Errorf("prepend_scheme %s of Metaspace %w", quote(p.PrependScheme), ErrUnsupported)
+	return prefixNever, fmt.Errorf("prepend_scheme %s of Metaspace %w", quote.Name(p.PrependScheme), ErrUnsupported)
 }
 
 // splitStage recognises a Split by its pattern.
@@ -212,7 +214,7 @@ func splitStage(p *jsonPart) (matcher, error) {
 		if *s != "" && p.Behavior == "MergedWithPrevious" && !p.Invert {
 			return matchThrough(*s), nil
 		}
-		return nil, fmt.Errorf("pre_tokenizer Split by the string %s, behavior %s %w", quote(*s), quote(p.Behavior), ErrUnsupported)
+		return nil, fmt.Errorf("pre_tokenizer Split by the string %s, behavior %s %w", quote.Name(*s), quote.Name(p.Behavior), ErrUnsupported)
 	}
 	if p.Pattern.Regex == nil {
 		return nil, fmt.Errorf("pre_tokenizer Split without a pattern %w", ErrUnsupported)
@@ -220,14 +222,14 @@ func splitStage(p *jsonPart) (matcher, error) {
 	regex := strings.NewReplacer("\r", `\r`, "\n", `\n`).Replace(*p.Pattern.Regex)
 	m, ok := jsonStages[regex]
 	if !ok {
-		return nil, fmt.Errorf("pre_tokenizer Split by the expression %s %w", quoteUpTo(*p.Pattern.Regex, shownBytes), ErrUnsupported)
+		return nil, fmt.Errorf("pre_tokenizer Split by the expression %s %w", quote.UpTo(*p.Pattern.Regex, shownBytes), ErrUnsupported)
 	}
 	// These expressions match every character of any text, so removing what is between matches removes nothing.
 	whole := strings.HasSuffix(regex, `\s+(?!\S)|\s+`) && !strings.Contains(regex, `[\p{P}\p{S}]`)
 	if p.Behavior == "Isolated" && !p.Invert || p.Behavior == "Removed" && p.Invert && whole {
 		return m, nil
 	}
-	return nil, fmt.Errorf("pre_tokenizer Split with behavior %s, invert %t %w", quote(p.Behavior), p.Invert, ErrUnsupported)
+	return nil, fmt.Errorf("pre_tokenizer Split with behavior %s, invert %t %w", quote.Name(p.Behavior), p.Invert, ErrUnsupported)
 }
 
 // matchThrough matches up to and including the next sep, so that sep stays with what precedes it.
@@ -251,7 +253,7 @@ func (t *Tokenizer) readDecoder(raw json.RawMessage) error {
 			}
 		default:
 			return fmt.Errorf("decoder %s %w (supported: ByteFallback, ByteLevel, Fuse, Metaspace, Replace, Sequence, Strip)",
-				quote(p.Type), ErrUnsupported)
+				quote.Name(p.Type), ErrUnsupported)
 		}
 		return nil
 	})
@@ -265,14 +267,14 @@ func (t *Tokenizer) readPostProcessor(raw json.RawMessage) error {
 			return nil
 		case "TemplateProcessing":
 		default:
-			return fmt.Errorf("post_processor %s %w (supported: ByteLevel, Sequence, TemplateProcessing)", quote(p.Type), ErrUnsupported)
+			return fmt.Errorf("post_processor %s %w (supported: ByteLevel, Sequence, TemplateProcessing)", quote.Name(p.Type), ErrUnsupported)
 		}
 		var special map[string]struct {
 			IDs []int32 `json:"ids"`
 		}
 		if len(p.Special) > 0 {
 			if err := json.Unmarshal(p.Special, &special); err != nil {
-				return fmt.Errorf("post_processor special_tokens: %w", short(err))
+				return fmt.Errorf("post_processor special_tokens: %w", quote.ErrorUpTo(err, shownBytes))
 			}
 		}
 		list := &t.prefix
@@ -283,11 +285,11 @@ func (t *Tokenizer) readPostProcessor(raw json.RawMessage) error {
 			}
 			s, ok := special[piece.SpecialToken.ID]
 			if !ok {
-				return fmt.Errorf("post_processor names the special token %s but does not define it", quote(piece.SpecialToken.ID))
+				return fmt.Errorf("post_processor names the special token %s but does not define it", quote.Name(piece.SpecialToken.ID))
 			}
 			for _, id := range s.IDs {
 				if !t.valid(id) {
-					return fmt.Errorf("post_processor's %s has id %d, outside the vocabulary", quote(piece.SpecialToken.ID), id)
+					return fmt.Errorf("post_processor's %s has id %d, outside the vocabulary", quote.Name(piece.SpecialToken.ID), id)
 				}
 			}
 			*list = append(*list, s.IDs...)

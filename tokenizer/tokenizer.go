@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/flashdecode/flashdecode/internal/quote"
 )
 
 // maxVocab bounds what a hostile file can make New allocate beyond its own size; the largest published vocabularies
@@ -149,7 +151,7 @@ func (t *Tokenizer) setMerges(merges [][2]string) error {
 		}
 		if left < 0 || right < 0 || id < 0 {
 			return fmt.Errorf("tokenizer: merge %d of %s and %s: a part or the result is not in the vocabulary",
-				rank, quote(m[0]), quote(m[1]))
+				rank, quote.Name(m[0]), quote.Name(m[1]))
 		}
 		t.pairs.set(left, right, uint32(rank), id)
 	}

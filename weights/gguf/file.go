@@ -8,6 +8,7 @@ import (
 	"math/bits"
 	"slices"
 
+	"github.com/flashdecode/flashdecode/internal/quote"
 	"github.com/flashdecode/flashdecode/weights"
 	"github.com/flashdecode/flashdecode/weights/internal/filemap"
 	"github.com/flashdecode/flashdecode/weights/quant"
@@ -89,7 +90,7 @@ func (f *File) parse(n int, meta *Meta) error {
 		key := r.name("key")
 		v := r.value(key)
 		if _, dup := meta.values[key]; dup {
-			r.fail(at, "key %s: appears twice", weights.Quote(key))
+			r.fail(at, "key %s: appears twice", quote.Name(key))
 		}
 		if r.err != nil {
 			return fmt.Errorf("gguf: %s: %w", s.Path(), r.err)
@@ -105,7 +106,7 @@ func (f *File) parse(n int, meta *Meta) error {
 	for range tensors {
 		info := r.info(n)
 		if _, dup := f.byName[info.Name]; dup {
-			r.fail(info.at, "tensor %s: appears twice", weights.Quote(info.Name))
+			r.fail(info.at, "tensor %s: appears twice", quote.Name(info.Name))
 		}
 		if r.err != nil {
 			return fmt.Errorf("gguf: %s: %w", s.Path(), r.err)
@@ -137,7 +138,7 @@ func (r *reader) info(n int) Info {
 	info.Name = r.name("tensor name")
 	dims := r.u32("number of dimensions")
 	if r.err == nil && dims > maxDims {
-		r.fail(info.at, "tensor %s: %d dimensions (at most %d are possible)", weights.Quote(info.Name), dims, maxDims)
+		r.fail(info.at, "tensor %s: %d dimensions (at most %d are possible)", quote.Name(info.Name), dims, maxDims)
 	}
 	if r.err != nil {
 		return info
@@ -149,7 +150,7 @@ func (r *reader) info(n int) Info {
 		size := r.u64("dimension")
 		over, product := bits.Mul64(elems, size)
 		if size > math.MaxInt || over != 0 || product > math.MaxInt {
-			r.fail(info.at, "tensor %s: dimension %d of %d makes it too large", weights.Quote(info.Name), d, size)
+			r.fail(info.at, "tensor %s: dimension %d of %d makes it too large", quote.Name(info.Name), d, size)
 		}
 		info.Shape[int(dims)-1-d], elems = int(size), product
 	}
@@ -157,7 +158,7 @@ func (r *reader) info(n int) Info {
 	info.Type = info.kind.name
 	offset := r.u64("tensor offset")
 	if offset > math.MaxInt {
-		r.fail(info.at, "tensor %s: offset %d is too large", weights.Quote(info.Name), offset)
+		r.fail(info.at, "tensor %s: offset %d is too large", quote.Name(info.Name), offset)
 	}
 	if r.err != nil {
 		return info
@@ -174,11 +175,11 @@ func (r *reader) bytes(info Info, elems uint64) int64 {
 		return 0 // unknown format
 	}
 	if cols := uint64(info.Shape[len(info.Shape)-1]); cols%k.weights != 0 {
-		r.fail(info.at, "tensor %s: rows of %d weights are not whole %s blocks of %d", weights.Quote(info.Name), cols, k.name, k.weights)
+		r.fail(info.at, "tensor %s: rows of %d weights are not whole %s blocks of %d", quote.Name(info.Name), cols, k.name, k.weights)
 	}
 	over, size := bits.Mul64(elems/k.weights, k.bytes)
 	if over != 0 || size > math.MaxInt {
-		r.fail(info.at, "tensor %s: %d weights of %s are too large", weights.Quote(info.Name), elems, k.name)
+		r.fail(info.at, "tensor %s: %d weights of %s are too large", quote.Name(info.Name), elems, k.name)
 		return 0
 	}
 	return int64(size)
@@ -192,14 +193,14 @@ func (r *reader) place(infos []Info, align uint64) {
 	for i := range infos {
 		t := &infos[i]
 		if uint64(t.Offset)%align != 0 {
-			r.fail(t.at, "tensor %s: its offset %d is not a multiple of the alignment %d", weights.Quote(t.Name), t.Offset, align)
+			r.fail(t.at, "tensor %s: its offset %d is not a multiple of the alignment %d", quote.Name(t.Name), t.Offset, align)
 			return
 		}
 		// No sum here overflows 64 bits: each term is below 2^63.
 		begin := start + uint64(t.Offset)
 		if begin > size || uint64(t.Bytes) > size-begin {
 			r.fail(t.at, "tensor %s: its %d bytes at %d reach beyond the end of the file at %d: the file is truncated or damaged",
-				weights.Quote(t.Name), t.Bytes, begin, size)
+				quote.Name(t.Name), t.Bytes, begin, size)
 			return
 		}
 		t.Offset = int64(begin)
@@ -210,7 +211,7 @@ func (r *reader) place(infos []Info, align uint64) {
 	})
 	for i := 1; i < len(order); i++ {
 		if prev, t := order[i-1], order[i]; t.Offset < prev.Offset+prev.Bytes {
-			r.fail(t.at, "tensor %s: its bytes at %d overlap those of %s", weights.Quote(t.Name), t.Offset, weights.Quote(prev.Name))
+			r.fail(t.at, "tensor %s: its bytes at %d overlap those of %s", quote.Name(t.Name), t.Offset, quote.Name(prev.Name))
 			return
 		}
 	}
@@ -238,13 +239,13 @@ func (f *File) Info(name string) (Info, bool) {
 func (f *File) Tensor(name string) (weights.Tensor, error) {
 	info, ok := f.Info(name)
 	if !ok {
-		return weights.Tensor{}, fmt.Errorf("gguf: %s: tensor %s: %w", f.shards[0].Path(), weights.Quote(name), weights.ErrNotFound)
+		return weights.Tensor{}, fmt.Errorf("gguf: %s: tensor %s: %w", f.shards[0].Path(), quote.Name(name), weights.ErrNotFound)
 	}
 	s := f.shards[info.Shard]
 	typ, ok := info.Quant()
 	if !ok {
 		return weights.Tensor{}, fmt.Errorf("gguf: %s: tensor %s: %w %s (supported: %s)",
-			s.Path(), weights.Quote(name), quant.ErrType, info.Type, quant.Supported())
+			s.Path(), quote.Name(name), quant.ErrType, info.Type, quant.Supported())
 	}
 	if s.Data == nil {
 		return weights.Tensor{}, fmt.Errorf("gguf: %s: file is closed", s.Path())

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/flashdecode/flashdecode/internal/quote"
 	"github.com/flashdecode/flashdecode/weights"
 )
 
@@ -39,7 +40,7 @@ func (m *Meta) TypeOf(key string) (typ, elem ValueType, count int, ok bool) {
 func (m *Meta) get(key string) (value, error) {
 	v, ok := m.values[key]
 	if !ok {
-		return value{}, fmt.Errorf("gguf: key %s: %w", weights.Quote(key), weights.ErrNotFound)
+		return value{}, fmt.Errorf("gguf: key %s: %w", quote.Name(key), weights.ErrNotFound)
 	}
 	return v, nil
 }
@@ -53,7 +54,7 @@ func (v value) describe() string {
 }
 
 func wrongType(key, want string, v value) error {
-	return fmt.Errorf("gguf: key %s: want %s, found %s", weights.Quote(key), want, v.describe())
+	return fmt.Errorf("gguf: key %s: want %s, found %s", quote.Name(key), want, v.describe())
 }
 
 // integer returns the value of a scalar of an integer type: its bits sign-extended, and whether that is
@@ -111,7 +112,7 @@ func (m *Meta) Uint(key string) (uint64, error) {
 		return 0, wrongType(key, "an unsigned integer", v)
 	}
 	if negative {
-		return 0, fmt.Errorf("gguf: key %s: want an unsigned integer, found %d", weights.Quote(key), int64(u))
+		return 0, fmt.Errorf("gguf: key %s: want an unsigned integer, found %d", quote.Name(key), int64(u))
 	}
 	return u, nil
 }
@@ -127,7 +128,7 @@ func (m *Meta) Int(key string) (int, error) {
 		return 0, wrongType(key, "an integer", v)
 	}
 	if !negative && u > math.MaxInt || negative && int64(u) < math.MinInt {
-		return 0, fmt.Errorf("gguf: key %s: %d is too large", weights.Quote(key), u)
+		return 0, fmt.Errorf("gguf: key %s: %d is too large", quote.Name(key), u)
 	}
 	return int(u), nil
 }
@@ -225,7 +226,7 @@ func (m *Meta) Strings(key string) ([]string, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("gguf: key %s: %w", weights.Quote(key), err)
+		return nil, fmt.Errorf("gguf: key %s: %w", quote.Name(key), err)
 	}
 	return out, nil
 }
@@ -271,7 +272,7 @@ func integers[T int | int32](m *Meta, key string, v value, want string, lo, hi i
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("gguf: key %s: %w", weights.Quote(key), err)
+		return nil, fmt.Errorf("gguf: key %s: %w", quote.Name(key), err)
 	}
 	return out, nil
 }
@@ -292,7 +293,7 @@ func (m *Meta) Float32s(key string) ([]float32, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("gguf: key %s: %w", weights.Quote(key), err)
+		return nil, fmt.Errorf("gguf: key %s: %w", quote.Name(key), err)
 	}
 	return out, nil
 }
@@ -315,7 +316,7 @@ func (m *Meta) Bools(key string) ([]bool, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("gguf: key %s: %w", weights.Quote(key), err)
+		return nil, fmt.Errorf("gguf: key %s: %w", quote.Name(key), err)
 	}
 	return out, nil
 }

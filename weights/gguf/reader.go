@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 
-	"github.com/flashdecode/flashdecode/weights"
+	"github.com/flashdecode/flashdecode/internal/quote"
 )
 
 // Bounds on what a file may claim. Real models stay far below them; they keep a hostile file from
@@ -93,7 +93,7 @@ func (r *reader) value(key string) value {
 	switch {
 	case r.err != nil:
 	case v.typ >= numValueTypes:
-		r.fail(at, "key %s: unknown value type %d", weights.Quote(key), uint32(v.typ))
+		r.fail(at, "key %s: unknown value type %d", quote.Name(key), uint32(v.typ))
 	case v.typ == Array:
 		v.elem, v.count, v.start = r.array(key, 1)
 		v.end = r.off
@@ -104,7 +104,7 @@ func (r *reader) value(key string) value {
 		copy(b[:], r.take(uint64(v.typ.size()), "value"))
 		v.bits = binary.LittleEndian.Uint64(b[:])
 		if v.typ == Bool && v.bits > 1 {
-			r.fail(at+4, "key %s: bool of value %d", weights.Quote(key), v.bits)
+			r.fail(at+4, "key %s: bool of value %d", quote.Name(key), v.bits)
 		}
 	}
 	if r.err != nil {
@@ -123,7 +123,7 @@ func (r *reader) array(key string, depth int) (elem ValueType, count, start int)
 		return 0, 0, 0
 	}
 	if elem >= numValueTypes {
-		r.fail(at, "key %s: unknown element type %d", weights.Quote(key), uint32(elem))
+		r.fail(at, "key %s: unknown element type %d", quote.Name(key), uint32(elem))
 		return 0, 0, 0
 	}
 	least := uint64(8) // a string's length
@@ -135,7 +135,7 @@ func (r *reader) array(key string, depth int) (elem ValueType, count, start int)
 		least = uint64(elem.size())
 	}
 	if n > uint64(r.left())/least {
-		r.fail(at, "key %s: array of %d %vs, the file has %d bytes left", weights.Quote(key), n, elem, r.left())
+		r.fail(at, "key %s: array of %d %vs, the file has %d bytes left", quote.Name(key), n, elem, r.left())
 		return 0, 0, 0
 	}
 	switch elem {
@@ -143,7 +143,7 @@ func (r *reader) array(key string, depth int) (elem ValueType, count, start int)
 		r.skipStrings(key, int(n))
 	case Array:
 		if depth == maxNesting {
-			r.fail(at, "key %s: arrays nested deeper than %d", weights.Quote(key), maxNesting)
+			r.fail(at, "key %s: arrays nested deeper than %d", quote.Name(key), maxNesting)
 		}
 		for i := 0; i < int(n) && r.err == nil; i++ {
 			r.array(key, depth+1)
@@ -159,13 +159,13 @@ func (r *reader) skipStrings(key string, n int) {
 	data, off := r.data, r.off
 	for i := range n {
 		if len(data)-off < 8 {
-			r.fail(off, "key %s: the file ends in string %d of %d", weights.Quote(key), i, n)
+			r.fail(off, "key %s: the file ends in string %d of %d", quote.Name(key), i, n)
 			return
 		}
 		size := binary.LittleEndian.Uint64(data[off:])
 		off += 8
 		if size > uint64(len(data)-off) {
-			r.fail(off-8, "key %s: string %d of %d: %d bytes wanted, the file has %d left", weights.Quote(key), i, n, size, len(data)-off)
+			r.fail(off-8, "key %s: string %d of %d: %d bytes wanted, the file has %d left", quote.Name(key), i, n, size, len(data)-off)
 			return
 		}
 		off += int(size)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 
+	"github.com/flashdecode/flashdecode/internal/quote"
 	"github.com/flashdecode/flashdecode/weights"
 )
 
@@ -36,7 +37,7 @@ func Write(w io.Writer, meta []KV, tensors []weights.Tensor) error {
 	for _, kv := range meta {
 		head = appendString(head, kv.Key)
 		if head, err = appendValue(head, kv.Value); err != nil {
-			return fmt.Errorf("gguf: write: key %s: %w", weights.Quote(kv.Key), err)
+			return fmt.Errorf("gguf: write: key %s: %w", quote.Name(kv.Key), err)
 		}
 	}
 	offset := 0
@@ -52,7 +53,7 @@ func Write(w io.Writer, meta []KV, tensors []weights.Tensor) error {
 	for _, t := range tensors {
 		for _, b := range [][]byte{t.Data, zeros[:padding(len(t.Data), align)]} {
 			if _, err := w.Write(b); err != nil {
-				return fmt.Errorf("gguf: write: tensor %s: %w", weights.Quote(t.Name), err)
+				return fmt.Errorf("gguf: write: tensor %s: %w", quote.Name(t.Name), err)
 			}
 		}
 	}
@@ -71,13 +72,13 @@ func checkMeta(meta []KV) (align int, err error) {
 			return 0, fmt.Errorf("gguf: write: key of %d bytes (allowed: 1 to %d)", len(kv.Key), maxName)
 		}
 		if seen[kv.Key] {
-			return 0, fmt.Errorf("gguf: write: key %s: appears twice", weights.Quote(kv.Key))
+			return 0, fmt.Errorf("gguf: write: key %s: appears twice", quote.Name(kv.Key))
 		}
 		seen[kv.Key] = true
 		if kv.Key == "general.alignment" {
 			a, ok := kv.Value.(uint32)
 			if !ok || a == 0 || a&(a-1) != 0 || a > maxAlign {
-				return 0, fmt.Errorf("gguf: write: key %s: want a uint32 power of two up to %d, not %v", weights.Quote(kv.Key), maxAlign, kv.Value)
+				return 0, fmt.Errorf("gguf: write: key %s: want a uint32 power of two up to %d, not %v", quote.Name(kv.Key), maxAlign, kv.Value)
 			}
 			align = int(a)
 		}
@@ -93,29 +94,29 @@ func checkTensors(tensors []weights.Tensor) error {
 			return fmt.Errorf("gguf: write: tensor name of %d bytes (allowed: 1 to %d)", len(t.Name), maxName)
 		}
 		if seen[t.Name] {
-			return fmt.Errorf("gguf: write: tensor %s: appears twice", weights.Quote(t.Name))
+			return fmt.Errorf("gguf: write: tensor %s: appears twice", quote.Name(t.Name))
 		}
 		seen[t.Name] = true
 		if _, ok := idOf(t.Type); !ok {
-			return fmt.Errorf("gguf: write: tensor %s: unknown type %v", weights.Quote(t.Name), t.Type)
+			return fmt.Errorf("gguf: write: tensor %s: unknown type %v", quote.Name(t.Name), t.Type)
 		}
 		if len(t.Shape) == 0 || len(t.Shape) > maxDims {
-			return fmt.Errorf("gguf: write: tensor %s: %d dimensions (allowed: 1 to %d)", weights.Quote(t.Name), len(t.Shape), maxDims)
+			return fmt.Errorf("gguf: write: tensor %s: %d dimensions (allowed: 1 to %d)", quote.Name(t.Name), len(t.Shape), maxDims)
 		}
 		rows, cols := 1, t.Shape[len(t.Shape)-1]
 		for _, d := range t.Shape[:len(t.Shape)-1] {
 			if d < 0 || d > 0 && rows > math.MaxInt/d {
-				return fmt.Errorf("gguf: write: tensor %s: impossible shape %v", weights.Quote(t.Name), t.Shape)
+				return fmt.Errorf("gguf: write: tensor %s: impossible shape %v", quote.Name(t.Name), t.Shape)
 			}
 			rows *= d
 		}
 		if cols < 0 || cols%t.Type.BlockSize() != 0 {
 			return fmt.Errorf("gguf: write: tensor %s: rows of %d weights are not whole %v blocks of %d",
-				weights.Quote(t.Name), cols, t.Type, t.Type.BlockSize())
+				quote.Name(t.Name), cols, t.Type, t.Type.BlockSize())
 		}
 		row := t.Type.RowBytes(cols)
 		if row > 0 && rows > math.MaxInt/row || rows*row != len(t.Data) {
-			return fmt.Errorf("gguf: write: tensor %s: %d bytes of data do not make %v weights of %v", weights.Quote(t.Name), len(t.Data), t.Shape, t.Type)
+			return fmt.Errorf("gguf: write: tensor %s: %d bytes of data do not make %v weights of %v", quote.Name(t.Name), len(t.Data), t.Shape, t.Type)
 		}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/flashdecode/flashdecode/internal/quote"
 	"github.com/flashdecode/flashdecode/weights"
 	"github.com/flashdecode/flashdecode/weights/internal/filemap"
 	"github.com/flashdecode/flashdecode/weights/quant"
@@ -118,7 +119,7 @@ func (f *File) addMap(m *filemap.Map, wanted map[string]bool) error {
 	if found < len(wanted) {
 		for name := range wanted {
 			if _, ok := f.byName[name]; !ok {
-				return fmt.Errorf("%s: tensor %s: %w, though %s says that it is there", m.Path(), weights.Quote(name), weights.ErrNotFound, indexFile)
+				return fmt.Errorf("%s: tensor %s: %w, though %s says that it is there", m.Path(), quote.Name(name), weights.ErrNotFound, indexFile)
 			}
 		}
 	}
@@ -139,7 +140,7 @@ func (f *File) addIndexed(dir string) error {
 		WeightMap map[string]string `json:"weight_map"`
 	}
 	if err := json.Unmarshal(data, &index); err != nil {
-		return fmt.Errorf("%s: %w", path, weights.Short(err))
+		return fmt.Errorf("%s: %w", path, quote.Error(err))
 	}
 	if len(index.WeightMap) == 0 {
 		return fmt.Errorf("%s: weight_map is missing or empty", path)
@@ -148,7 +149,7 @@ func (f *File) addIndexed(dir string) error {
 	for name, shard := range index.WeightMap {
 		// A name that leaves the directory could make us read any file.
 		if !filepath.IsLocal(shard) || filepath.Base(shard) != shard {
-			return fmt.Errorf("%s: tensor %s: %s is not the name of a file beside it", path, weights.Quote(name), weights.Quote(shard))
+			return fmt.Errorf("%s: tensor %s: %s is not the name of a file beside it", path, quote.Name(name), quote.Name(shard))
 		}
 		if wanted[shard] == nil {
 			wanted[shard] = make(map[string]bool)
@@ -226,13 +227,13 @@ func (f *File) Info(name string) (Info, bool) {
 func (f *File) Tensor(name string) (weights.Tensor, error) {
 	info, ok := f.Info(name)
 	if !ok {
-		return weights.Tensor{}, fmt.Errorf("safetensors: %s: tensor %s: %w", f.shards[0].Path(), weights.Quote(name), weights.ErrNotFound)
+		return weights.Tensor{}, fmt.Errorf("safetensors: %s: tensor %s: %w", f.shards[0].Path(), quote.Name(name), weights.ErrNotFound)
 	}
 	s := f.shards[info.Shard]
 	typ, ok := info.Quant()
 	if !ok {
 		return weights.Tensor{}, fmt.Errorf("safetensors: %s: tensor %s: %w %s (supported: F32, F16, BF16)",
-			s.Path(), weights.Quote(name), quant.ErrType, info.DType)
+			s.Path(), quote.Name(name), quant.ErrType, info.DType)
 	}
 	if s.Data == nil {
 		return weights.Tensor{}, fmt.Errorf("safetensors: %s: file is closed", s.Path())

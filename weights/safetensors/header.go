@@ -12,7 +12,7 @@ import (
 	"math/bits"
 	"slices"
 
-	"github.com/flashdecode/flashdecode/weights"
+	"github.com/flashdecode/flashdecode/internal/quote"
 	"github.com/flashdecode/flashdecode/weights/quant"
 )
 
@@ -99,22 +99,22 @@ func decodeHeader(head []byte) ([]Info, map[string]string, error) {
 			return nil, nil, fmt.Errorf("offset %d: a name is missing", 8+at)
 		}
 		if seen[name] {
-			return nil, nil, fmt.Errorf("offset %d: tensor %s appears twice", 8+at, weights.Quote(name))
+			return nil, nil, fmt.Errorf("offset %d: tensor %s appears twice", 8+at, quote.Name(name))
 		}
 		seen[name] = true
 		if name == "__metadata__" {
 			if err := dec.Decode(&meta); err != nil {
-				return nil, nil, fmt.Errorf("__metadata__: %w", weights.Short(err))
+				return nil, nil, fmt.Errorf("__metadata__: %w", quote.Error(err))
 			}
 			continue
 		}
 		var e entry
 		if err := dec.Decode(&e); err != nil {
-			return nil, nil, fmt.Errorf("offset %d: tensor %s: %w", 8+at, weights.Quote(name), weights.Short(err))
+			return nil, nil, fmt.Errorf("offset %d: tensor %s: %w", 8+at, quote.Name(name), quote.Error(err))
 		}
 		info, err := e.info(name)
 		if err != nil {
-			return nil, nil, fmt.Errorf("offset %d: tensor %s: %w", 8+at, weights.Quote(name), err)
+			return nil, nil, fmt.Errorf("offset %d: tensor %s: %w", 8+at, quote.Name(name), err)
 		}
 		infos = append(infos, info)
 	}
@@ -145,7 +145,7 @@ func (e entry) info(name string) (Info, error) {
 		return Info{}, errors.New(`want "dtype", "shape" and two "data_offsets"`)
 	}
 	if len(*e.DType) > maxDType || len(e.Shape) > maxDims {
-		return Info{}, fmt.Errorf("dtype %s with %d dimensions: want at most %d bytes and %d dimensions", weights.Quote(*e.DType), len(e.Shape), maxDType, maxDims)
+		return Info{}, fmt.Errorf("dtype %s with %d dimensions: want at most %d bytes and %d dimensions", quote.Name(*e.DType), len(e.Shape), maxDType, maxDims)
 	}
 	begin, end := e.Offsets[0], e.Offsets[1]
 	if begin > end || end > math.MaxInt {
@@ -183,11 +183,11 @@ func place(infos []Info, start, size int64) error {
 			if t.Offset > end {
 				what = "leave a gap before them"
 			}
-			return fmt.Errorf("tensor %s: its bytes at %d %s, which ends at %d", weights.Quote(t.Name), start+t.Offset, what, start+end)
+			return fmt.Errorf("tensor %s: its bytes at %d %s, which ends at %d", quote.Name(t.Name), start+t.Offset, what, start+end)
 		}
 		if t.Bytes > size-end {
 			return fmt.Errorf("tensor %s: its %d bytes at %d reach beyond the end of the file at %d: the file is truncated or damaged",
-				weights.Quote(t.Name), t.Bytes, start+t.Offset, start+size)
+				quote.Name(t.Name), t.Bytes, start+t.Offset, start+size)
 		}
 		end += t.Bytes
 		t.Offset += start
