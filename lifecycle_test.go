@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,19 +15,6 @@ import (
 	"github.com/flashdecode/flashdecode/internal/testkit"
 	"github.com/flashdecode/flashdecode/tokenizer"
 )
-
-// within fails the test if f does not return in time: what hangs must not hang the whole run.
-func within(t *testing.T, what string, f func()) {
-	t.Helper()
-	done := make(chan struct{})
-	go func() { defer close(done); f() }()
-	select {
-	case <-done:
-	case <-time.After(60 * time.Second):
-		buf := make([]byte, 1<<20)
-		t.Fatalf("%s hangs:\n%s", what, buf[:runtime.Stack(buf, true)])
-	}
-}
 
 func openTinyLlama(t *testing.T, opts ...flashdecode.Option) *flashdecode.Model {
 	t.Helper()
@@ -49,7 +35,7 @@ func TestUseAfterClose(t *testing.T) {
 	if _, err := generate(m, []int32{5}, flashdecode.MaxTokens(2)); err != nil {
 		t.Fatal(err)
 	}
-	within(t, "use after Close", func() {
+	testkit.Within(t, "use after Close", func() {
 		for range 3 {
 			if err := m.Close(); err != nil {
 				t.Error(err)
@@ -91,7 +77,7 @@ func TestCloseWhileGenerating(t *testing.T) {
 	testkit.SkipEmulated(t, "a step of the embedded model takes seconds there, and the test waits for many")
 	for round := range 5 {
 		m := openTinyLlama(t, flashdecode.MaxSequences(3)) // the others wait in the queue
-		within(t, "Close", func() {
+		testkit.Within(t, "Close", func() {
 			var started atomic.Int32
 			var wg sync.WaitGroup
 			for i := range 8 {
@@ -124,7 +110,7 @@ func TestCloseWhileGenerating(t *testing.T) {
 func TestCancel(t *testing.T) {
 	m := openTinyLlama(t)
 	cause := errors.New("changed my mind")
-	within(t, "a cancelled generation", func() {
+	testkit.Within(t, "a cancelled generation", func() {
 		for _, at := range []int{0, 1, 7} {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			if at == 0 {
@@ -164,7 +150,7 @@ func TestCancel(t *testing.T) {
 func TestBreak(t *testing.T) {
 	m := openTinyLlama(t, flashdecode.KVTokens(512))
 	var result flashdecode.Result
-	within(t, "leaving the loop", func() {
+	testkit.Within(t, "leaving the loop", func() {
 		for range 40 { // far more tokens than the cache has room for
 			for _, err := range m.GenerateTokens(t.Context(), ids40(), flashdecode.IgnoreEnd(), flashdecode.OnDone(func(r flashdecode.Result) { result = r })) {
 				if err != nil {
@@ -209,7 +195,7 @@ func wantIdle(t *testing.T, m *flashdecode.Model) {
 func TestConcurrent(t *testing.T) {
 	m := openTinyLlama(t, flashdecode.Split("fixed:64"), flashdecode.KVTokens(768))
 	prompts := []string{"the", "the the", "then there the", "a"}
-	within(t, "16 goroutines", func() {
+	testkit.Within(t, "16 goroutines", func() {
 		want := map[string]string{}
 		for _, p := range prompts {
 			want[p] = text(t, m, p, 30)

@@ -29,7 +29,7 @@ func TestReaderThatStandsStill(t *testing.T) {
 			for _, older := range []bool{true, false} {
 				t.Run(fmt.Sprintf("%s/%s/older=%v", c.what, end, older), func(t *testing.T) {
 					m := openTinyLlama(t, append(c.opts, flashdecode.Context(length))...)
-					within(t, "a model with a reader that stands still", func() { readOne(t, m, end, older, length-2) })
+					testkit.Within(t, "a model with a reader that stands still", func() { readOne(t, m, end, older, length-2) })
 					wantIdle(t, m)
 				})
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -12,21 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/flashdecode/flashdecode/internal/testkit"
 	"github.com/flashdecode/flashdecode/sample"
 )
-
-// within fails the test if f does not return in time: what hangs must not hang the whole run.
-func within(t *testing.T, what string, f func()) {
-	t.Helper()
-	done := make(chan struct{})
-	go func() { defer close(done); f() }()
-	select {
-	case <-done:
-	case <-time.After(60 * time.Second):
-		buf := make([]byte, 1<<20)
-		panic(fmt.Sprintf("%s hangs:\n%s", what, buf[:runtime.Stack(buf, true)])) // the clean-up would hang, too
-	}
-}
 
 // TestReadersThatStandStill: streams that nobody reads, older and younger than others, cost the others nothing but
 // their turn, however few pages and places there are; and they end well if they are read at last, cancelled or closed.
@@ -35,7 +22,7 @@ func TestReadersThatStandStill(t *testing.T) {
 		for _, seqs := range []int{1, 2, 6} {
 			for _, end := range []string{"read", "cancel", "close", "close at once"} {
 				t.Run(fmt.Sprintf("pages=%d/seqs=%d/%s", pages, seqs, end), func(t *testing.T) {
-					within(t, "an engine with readers that stand still", func() { standStill(t, pages, seqs, end) })
+					testkit.Within(t, "an engine with readers that stand still", func() { standStill(t, pages, seqs, end) })
 				})
 			}
 		}
@@ -129,7 +116,7 @@ func TestCancelledReader(t *testing.T) {
 			cancel(cause)
 		}
 		close(wait)
-		within(t, c.what, func() {
+		testkit.Within(t, c.what, func() {
 			for range 2 {
 				if _, ok := s.Next(); ok || s.Reason() != Cancelled || !errors.Is(s.Err(), cause) || !errors.Is(s.Err(), context.Canceled) {
 					t.Errorf("%s: %v, %v, %v", c.what, ok, s.Reason(), s.Err())
@@ -264,7 +251,7 @@ func TestUnbindFails(t *testing.T) {
 			for i := range 5 {
 				others = append(others, submit(t, e, prompt(2+i, 4), 190))
 			}
-			within(t, "an engine whose cache is stuck", func() {
+			testkit.Within(t, "an engine whose cache is stuck", func() {
 				f.gate <- struct{}{}
 				first.Next()
 				if why == "dropped" {
