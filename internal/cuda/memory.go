@@ -118,12 +118,9 @@ func (s *Stream) CopyIn(dst Ptr, src *HostBuffer, off, n int64) error {
 	if err != nil || n == 0 {
 		return err
 	}
-	raw, err := s.enter()
-	if err != nil {
-		return err
-	}
-	defer s.leave()
-	return s.failCopy("cuMemcpyHtoDAsync", n, s.ctx.api.MemcpyHtoDAsync(dst, p, uint64(n), raw))
+	return s.queue("cuMemcpyHtoDAsync", n, func(raw driver.Stream) driver.Result {
+		return s.ctx.api.MemcpyHtoDAsync(dst, p, uint64(n), raw)
+	})
 }
 
 // CopyOut copies n bytes from the device to off of dst, in the stream's order: they are there after Synchronize.
@@ -132,12 +129,9 @@ func (s *Stream) CopyOut(dst *HostBuffer, off int64, src Ptr, n int64) error {
 	if err != nil || n == 0 {
 		return err
 	}
-	raw, err := s.enter()
-	if err != nil {
-		return err
-	}
-	defer s.leave()
-	return s.failCopy("cuMemcpyDtoHAsync", n, s.ctx.api.MemcpyDtoHAsync(p, src, uint64(n), raw))
+	return s.queue("cuMemcpyDtoHAsync", n, func(raw driver.Stream) driver.Result {
+		return s.ctx.api.MemcpyDtoHAsync(p, src, uint64(n), raw)
+	})
 }
 
 // Copy copies n bytes on the device, in the stream's order.
@@ -145,12 +139,9 @@ func (s *Stream) Copy(dst, src Ptr, n int64) error {
 	if n <= 0 {
 		return checkCount("Copy", n)
 	}
-	raw, err := s.enter()
-	if err != nil {
-		return err
-	}
-	defer s.leave()
-	return s.failCopy("cuMemcpyDtoDAsync", n, s.ctx.api.MemcpyDtoDAsync(dst, src, uint64(n), raw))
+	return s.queue("cuMemcpyDtoDAsync", n, func(raw driver.Stream) driver.Result {
+		return s.ctx.api.MemcpyDtoDAsync(dst, src, uint64(n), raw)
+	})
 }
 
 // Fill sets n bytes, in the stream's order.
@@ -158,12 +149,9 @@ func (s *Stream) Fill(dst Ptr, v byte, n int64) error {
 	if n <= 0 {
 		return checkCount("Fill", n)
 	}
-	raw, err := s.enter()
-	if err != nil {
-		return err
-	}
-	defer s.leave()
-	return s.failCopy("cuMemsetD8Async", n, s.ctx.api.MemsetD8Async(dst, v, uint64(n), raw))
+	return s.queue("cuMemsetD8Async", n, func(raw driver.Stream) driver.Result {
+		return s.ctx.api.MemsetD8Async(dst, v, uint64(n), raw)
+	})
 }
 
 // Fill32 sets n words of 32 bits, in the stream's order.
@@ -171,12 +159,9 @@ func (s *Stream) Fill32(dst Ptr, v uint32, n int64) error {
 	if n <= 0 {
 		return checkCount("Fill32", n)
 	}
-	raw, err := s.enter()
-	if err != nil {
-		return err
-	}
-	defer s.leave()
-	return s.failCopy("cuMemsetD32Async", 4*n, s.ctx.api.MemsetD32Async(dst, v, uint64(n), raw))
+	return s.queue("cuMemsetD32Async", 4*n, func(raw driver.Stream) driver.Result {
+		return s.ctx.api.MemsetD32Async(dst, v, uint64(n), raw)
+	})
 }
 
 // Upload copies src to the device and waits until it is there.
@@ -213,6 +198,16 @@ func (s *Stream) Download(dst []byte, src Ptr) error {
 	}
 	runtime.KeepAlive(dst)
 	return s.failCopy("cuMemcpyDtoHAsync", int64(len(dst)), r)
+}
+
+// queue puts what f calls, a copy or a fill of n bytes, into the stream.
+func (s *Stream) queue(call string, n int64, f func(driver.Stream) driver.Result) error {
+	raw, err := s.enter()
+	if err != nil {
+		return err
+	}
+	defer s.leave()
+	return s.failCopy(call, n, f(raw))
 }
 
 func (s *Stream) failCopy(call string, n int64, r driver.Result) error {
