@@ -41,7 +41,7 @@ func (m *Memory) mapSpare(r int32) bool {
 		return false
 	}
 	a := &m.ranges[r]
-	if a.bound == 0 || len(a.slots) >= m.want(a) || len(m.free) == 0 && m.made >= m.cfg.Pages {
+	if a.bound == 0 || len(a.slots) >= m.want(a) || !m.left() {
 		return false
 	}
 	mem, err := m.spare()
@@ -63,6 +63,10 @@ func (m *Memory) mapSpare(r int32) bool {
 	return len(a.slots) < m.want(a)
 }
 
+// left reports whether spare may be asked: memory is kept, or may be made.
+func (m *Memory) left() bool { return len(m.free) > 0 || m.made < m.cfg.Pages }
+
+// spare returns memory that no slot has: kept, or made.
 func (m *Memory) spare() (*cuda.Physical, error) {
 	if n := len(m.free); n > 0 {
 		mem := m.free[n-1]

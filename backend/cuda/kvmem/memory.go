@@ -246,20 +246,11 @@ func (m *Memory) cut(a *addresses, i int) error {
 
 // take returns memory of no page: kept, made, or a spare of some range, in this order.
 func (m *Memory) take() (*cuda.Physical, error) {
-	if n := len(m.free); n > 0 {
-		mem := m.free[n-1]
-		m.free = m.free[:n-1]
-		return mem, nil
-	}
 	full := ErrFull
-	if m.made < m.cfg.Pages {
-		mem, err := m.ctx.AllocPhysical(m.pageBytes)
-		if err == nil {
-			m.made++
-			return mem, nil
-		}
-		if !errors.Is(err, cuda.ErrOutOfMemory) {
-			return nil, err
+	if m.left() {
+		mem, err := m.spare()
+		if err == nil || !errors.Is(err, cuda.ErrOutOfMemory) {
+			return mem, err
 		}
 		full = fmt.Errorf("%w: %w", ErrFull, err)
 	}
