@@ -82,8 +82,8 @@ type LaunchCosts struct {
 	Overlap    int64 `json:"overlap"`      // of the shorter of both, a CTA's own time and that of all bytes, 1/Overlap is seen
 }
 
-// residency returns what is known of kernels of that many warps.
-func (c *LaunchCosts) residency(warps int64) *Residency {
+// Residency returns what is known of kernels of that many warps, 4 or 8.
+func (c *LaunchCosts) Residency(warps int) *Residency {
 	if warps == 4 {
 		return &c.W4
 	}
@@ -226,7 +226,7 @@ func (l *launcher) wavesNS(waves int64) int64 {
 // single is one CTA a pair.
 func (l *launcher) single() {
 	c := &l.lim.Launch
-	slots := int64(c.residency(l.chunk).CTAs)
+	slots := int64(c.Residency(int(l.chunk)).CTAs)
 	if !l.r.may(CombineNone) || slots < 1 {
 		return
 	}
@@ -250,7 +250,7 @@ func (l *launcher) clusters(warps int64) {
 		return
 	}
 	c := &l.lim.Launch
-	for i, fit := range c.residency(warps).Clusters {
+	for i, fit := range c.Residency(int(warps)).Clusters {
 		p := int64(1) << i
 		if p < 2 || int64(fit) < l.pairs || p/2*warps >= l.tiles || !l.slices(p, warps) {
 			continue
@@ -280,7 +280,7 @@ func (l *launcher) mailboxes(warps int64) {
 		return
 	}
 	c := &l.lim.Launch
-	most := min(int64(c.residency(warps).Mailbox)/l.pairs, ceilDiv(l.tiles, warps))
+	most := min(int64(c.Residency(int(warps)).Mailbox)/l.pairs, ceilDiv(l.tiles, warps))
 	for p := int64(2); p <= most; p++ {
 		if !l.slices(p, warps) || p > 2 && p < most && l.share(p, warps) == l.share(p-1, warps) {
 			continue // more States for the same share
@@ -292,7 +292,7 @@ func (l *launcher) mailboxes(warps int64) {
 
 // chunks are powers of two of tiles, and what makes one wave.
 func (l *launcher) chunks() {
-	slots := int64(l.lim.Launch.residency(l.chunk).CTAs)
+	slots := int64(l.lim.Launch.Residency(int(l.chunk)).CTAs)
 	if slots < 1 || !l.r.may(CombineChunk) && !l.r.may(CombineSecond) {
 		return
 	}
@@ -340,7 +340,7 @@ func (l *launcher) items() {
 		return
 	}
 	c := &l.lim.Launch
-	slots := int64(c.residency(l.chunk).CTAs)
+	slots := int64(c.Residency(int(l.chunk)).CTAs)
 	if slots < 1 {
 		return
 	}

@@ -55,7 +55,7 @@ func TestLaunchFits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pairs, res := r.Units*r.Shape.KVHeads, lim.Launch.residency(int64(l.Warps))
+		pairs, res := r.Units*r.Shape.KVHeads, lim.Launch.Residency(l.Warps)
 		what := fmt.Sprintf("%s, %d pairs of %d tokens (%d in all): %v, %d CTAs", lim.Name, pairs, r.KVLen, r.Tokens, l, l.CTAs)
 		switch l.Combine {
 		case CombineCluster:

@@ -1,6 +1,7 @@
 package attention
 
 import (
+	"cmp"
 	"fmt"
 	"sync/atomic"
 	"unsafe"
@@ -44,7 +45,7 @@ func (p *Plan) runCheck(s *Stream) error {
 		KVLen: d.KVLen, QIndptr: d.QIndptr, Table: d.Table, TableIndptr: d.TableIndptr,
 		KVLenOut: l.kvLen.at(p.workspace), QIndptrOut: l.qIndptr.at(p.workspace), TableIndptrOut: l.tableIndptr.at(p.workspace),
 		Fault: uint64(k.fault.Ptr()), Seqs: int32(st.Seqs), MaxKVLen: int32(p.checkedLen()),
-		QLen: int32(st.QLen), QRows: int32(or(st.Rows, st.Seqs*st.QLen)), TableStride: d.TableStride,
+		QLen: int32(st.QLen), QRows: int32(cmp.Or(st.Rows, st.Seqs*st.QLen)), TableStride: d.TableStride,
 		Entries: int32(p.entries()), PageSize: max(d.PageSize, 1), Pages: int32(p.cfg.Pages),
 	}
 	k.launch.Grid = cuda.Dim3{X: uint32(st.Seqs)}
@@ -66,7 +67,7 @@ func (p *Plan) checkedLen() int {
 	if p.step.Lens != nil {
 		return p.maxLen
 	}
-	return or(p.step.MaxLen, p.cfg.KVLen)
+	return cmp.Or(p.step.MaxLen, p.cfg.KVLen)
 }
 
 // entries is the capacity of a CSR table.

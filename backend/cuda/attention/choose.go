@@ -147,7 +147,7 @@ func (p *Plan) chunked(r *plan.LaunchRequest, n int) plan.Launch {
 func (p *Plan) splits(f *family, r *plan.LaunchRequest, n int) plan.Launch {
 	pairs := r.Units * r.Shape.KVHeads
 	for w, d := range f.kernels[kindMailbox] {
-		if d != nil && n > 1 && r.Only>>plan.CombineMailbox&1 != 0 && pairs*n <= f.resident(d.warps).Mailbox &&
+		if d != nil && n > 1 && r.Only>>plan.CombineMailbox&1 != 0 && pairs*n <= f.limits.Launch.Residency(d.warps).Mailbox &&
 			1<<abi.SliceLog2(r.Rows, p.cfg.dim(), n) <= 32*d.warps {
 			return plan.Launch{Combine: plan.CombineMailbox, Warps: 4 << w, Splits: n, CTAs: pairs * n}
 		}

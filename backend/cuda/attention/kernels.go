@@ -238,7 +238,7 @@ func (p *Plan) loadKernel(f *family, k kind, w, warps, options int) error {
 	}
 	l.Block, l.SharedBytes, l.PDL = cuda.Dim3{X: uint32(32 * warps)}, shared, c.Chained
 	d := &decodeKernel{launch: l, warps: warps}
-	fits, err := d.residency(k, f.resident(warps), fn, dev)
+	fits, err := d.residency(k, f.limits.Launch.Residency(warps), fn, dev)
 	if err != nil {
 		return fmt.Errorf("attention: %w", err)
 	}

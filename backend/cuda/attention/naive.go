@@ -1,6 +1,7 @@
 package attention
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/flashdecode/flashdecode/backend/cuda/internal/abi"
@@ -47,7 +48,7 @@ func (p *Plan) naiveBytes() int64 {
 
 // runNaive attends one layer.
 func (p *Plan) runNaive(s *Stream) error {
-	k, heads, tokens := p.naive, uint32(p.cfg.QHeads), uint32(or(p.step.Rows, p.step.Seqs*p.step.QLen))
+	k, heads, tokens := p.naive, uint32(p.cfg.QHeads), uint32(cmp.Or(p.step.Rows, p.step.Seqs*p.step.QLen))
 	k.params = abi.NaiveParams{D: p.params, Scores: p.layout.scores.at(p.workspace), Room: int64(p.checkedLen()), Batch: int32(p.step.Seqs)}
 	if p.cfg.Address == Contiguous {
 		k.params.D.PageSize = 0

@@ -1,6 +1,7 @@
 package attention
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -59,15 +60,10 @@ func (m *Merger) Run(s *Stream, x *Pairs) error {
 		return &CapacityError{"rows or pairs to merge", int64(min(x.Rows, x.Count)), math.MaxInt32}
 	}
 	row := int64(m.headDim * m.bytes)
-	dense := func(given, or int64) uint64 {
-		if given != 0 {
-			return uint64(given)
-		}
-		return uint64(or)
-	}
 	m.params = abi.MergePairsParams{
 		O: uint64(x.O), LSE: uint64(x.LSE), Out: uint64(x.Out), OutLSE: uint64(x.OutLSE), Rows: int64(x.Rows), Count: int32(x.Count), HeadDim: int32(m.headDim),
-		ORowStride: dense(x.ORow, row), OutRowStride: dense(x.OutRows, row), OPairStride: dense(x.OPair, row*int64(x.Rows)), LSEPairStride: dense(x.OLSE, 4*int64(x.Rows)),
+		ORowStride: uint64(cmp.Or(x.ORow, row)), OutRowStride: uint64(cmp.Or(x.OutRows, row)),
+		OPairStride: uint64(cmp.Or(x.OPair, row*int64(x.Rows))), LSEPairStride: uint64(cmp.Or(x.OLSE, 4*int64(x.Rows))),
 	}
 	m.launch.Grid = cuda.Dim3{X: uint32((x.Rows + 3) / 4)}
 	if err := m.launch.Run(s); err != nil {

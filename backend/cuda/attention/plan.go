@@ -192,14 +192,6 @@ func (p *Plan) fixedTiles() int {
 	return (p.cfg.Policy.N + unit - 1) / unit * (unit / abi.TileTokens)
 }
 
-// resident is what is known of kernels of that many warps.
-func (f *family) resident(warps int) *plan.Residency {
-	if warps == 4 {
-		return &f.limits.Launch.W4
-	}
-	return &f.limits.Launch.W8
-}
-
 // checkPtr names a bad address.
 func checkPtr(name string, v Ptr, align uint64) error {
 	if v == 0 || uint64(v)%align != 0 {

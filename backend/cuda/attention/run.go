@@ -1,6 +1,7 @@
 package attention
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -135,7 +136,7 @@ func (p *Plan) checkStep() error {
 	if err := p.checkStepPtrs(); err != nil {
 		return err
 	}
-	p.maxLen = or(st.MaxLen, c.KVLen)
+	p.maxLen = cmp.Or(st.MaxLen, c.KVLen)
 	p.tokens = min(int64(st.Seqs)*int64(p.maxLen), p.assumedTokens())
 	if st.Lens == nil {
 		return nil
@@ -286,9 +287,9 @@ func (p *Plan) layerParams(layer *Layer) error {
 	d.Q, d.Out, d.LSE = uint64(layer.Q), uint64(layer.Out), uint64(layer.LSE)
 	d.K, d.V = uint64(layer.K), uint64(layer.V)
 	row := c.QHeads * c.HeadDim * c.Type.Bytes()
-	d.QTokenStride, d.OutTokenStride = uint32(or(layer.QStride, row)), uint32(or(layer.OutStride, row))
+	d.QTokenStride, d.OutTokenStride = uint32(cmp.Or(layer.QStride, row)), uint32(cmp.Or(layer.OutStride, row))
 	if p.latent != nil {
-		d.V, d.OutTokenStride = d.K, uint32(or(layer.OutStride, c.QHeads*LatentValueDim*c.Type.Bytes()))
+		d.V, d.OutTokenStride = d.K, uint32(cmp.Or(layer.OutStride, c.QHeads*LatentValueDim*c.Type.Bytes()))
 	}
 	setStrides(d, c, layer)
 	d.KScale, d.VScale, d.Sinks = uint64(layer.KScale), uint64(layer.VScale), uint64(layer.Sinks)
@@ -338,28 +339,16 @@ func window(side int) int32 {
 // setStrides fills in dense ones where the layer gives none.
 func setStrides(d *abi.DecodeParams, c *Config, layer *Layer) {
 	row := c.HeadDim * c.KVType.Bytes()
-	head, token := or(layer.HeadStride, row*c.PageSize), or(layer.TokenStride, row)
+	head, token := cmp.Or(layer.HeadStride, row*c.PageSize), cmp.Or(layer.TokenStride, row)
 	page, seq := layer.PageStride, layer.SeqStride
 	if c.Address == Contiguous {
-		head, token = or(layer.HeadStride, row), or(layer.TokenStride, row*c.KVHeads)
-		if seq == 0 {
-			seq = int64(token) * int64(c.KVLen)
-		}
+		head, token = cmp.Or(layer.HeadStride, row), cmp.Or(layer.TokenStride, row*c.KVHeads)
+		seq = cmp.Or(seq, int64(token)*int64(c.KVLen))
 	} else {
-		seq = 0
-		if page == 0 {
-			page = int64(row) * int64(c.PageSize) * int64(c.KVHeads)
-		}
+		page, seq = cmp.Or(page, int64(row)*int64(c.PageSize)*int64(c.KVHeads)), 0
 	}
 	d.HeadStride, d.TokenStride = uint32(head), uint32(token)
 	d.PageStride, d.SeqStride = uint64(page), uint64(seq)
-}
-
-func or(x, y int) int {
-	if x != 0 {
-		return x
-	}
-	return y
 }
 
 // checkLayer names the first address or number that kernels can't use. Their copies are of 16 bytes.

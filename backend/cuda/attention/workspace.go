@@ -123,7 +123,7 @@ func (p *Plan) mailboxBytes(pairs int64) (most int64) {
 			if d == nil {
 				continue
 			}
-			resident := f.resident(d.warps).Mailbox
+			resident := f.limits.Launch.Residency(d.warps).Mailbox
 			for n := 2; n <= resident; n++ {
 				slice := abi.SliceLog2(rows, p.cfg.dim(), n)
 				most = max(most, min(pairs, int64(resident/n))*abi.BoxBytes(rows, p.cfg.dim(), n, slice))
